@@ -1,0 +1,1 @@
+"""Gets facts in, keeps them, serves them."""

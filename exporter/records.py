@@ -1,0 +1,138 @@
+"""The vocabulary: one request, and one interval of one engine replica, as typed models.
+
+Token counts are whole tokens, times are seconds, time stamps are UTC. `None` always means
+"not reported"; it is never the same as 0.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Outcome = Literal["miss", "partial", "hit", "unknown"]
+PromptBasis = Literal["inclusive", "exclusive", "assumed", "unknown"]
+ReplicaRole = Literal["unified", "prefill", "decode"]
+Status = Literal["ok", "error", "cancelled", "incomplete"]
+Tier = Literal["device", "host", "disk", "remote"]
+TtftPoint = Literal["client", "gateway", "engine_arrival", "engine_scheduled"]
+
+TIERS: tuple[Tier, ...] = ("device", "host", "disk", "remote")
+OUTCOMES: tuple[Outcome, ...] = ("miss", "partial", "hit", "unknown")
+
+
+class Request(BaseModel):
+    """One attempt of one request, as the store keeps it.
+
+    The field names are the columns of the `requests` table, in order. `prompt_tokens` is
+    inclusive: every input token, cached or not. A row counts as *reported* when both
+    `prompt_tokens` and `cached_tokens` are known.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ts: datetime = Field(description="start of the request at the measuring point, UTC")
+    arrived: datetime = Field(description="when we received the row, UTC")
+    source: str = Field(description="configured stream name, never a path")
+    source_format: str = Field(description="format whose mapping read the row")
+    request_id: str | None = Field(default=None, description="id to join and de-duplicate by")
+    attempt: int = Field(default=1, description="1-based attempt of the request")
+    session: str | None = None
+    turn: int | None = Field(default=None, description="1-based turn of the session")
+    trace_id: str | None = None
+    replica: str | None = Field(default=None, description="engine process that served it")
+    replica_role: ReplicaRole | None = None
+    provider: str | None = None
+    model: str | None = Field(default=None, description="model that answered, else requested")
+    model_fingerprint: str | None = Field(default=None, description="weight version")
+    route: str | None = None
+    template: str | None = None
+    template_version: str | None = None
+    tenant: str | None = None
+    scope: str | None = Field(default=None, description="keyed hash of the trust boundary")
+    adapter: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    cached_device: int | None = None
+    cached_host: int | None = None
+    cached_disk: int | None = None
+    cached_remote: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_5m: int | None = None
+    cache_write_1h: int | None = None
+    cache_write_other: int | None = None
+    output_tokens: int | None = None
+    ttft_seconds: float | None = None
+    ttft_point: TtftPoint | None = None
+    queue_seconds: float | None = None
+    prefill_seconds: float | None = None
+    e2e_seconds: float | None = None
+    stream: bool | None = None
+    status: Status = "ok"
+    outcome: Outcome = "unknown"
+    ineligible_reason: str | None = Field(
+        default=None, description="why the cache could not serve it: lookup_skipped, caching_off"
+    )
+    prompt_basis: PromptBasis = "assumed"
+    block_size: int | None = Field(default=None, description="tokens per block")
+    block_hashes: list[int] | None = Field(default=None, description="chain, first block first")
+    hash_scope: Literal["global", "engine", "trace"] | None = None
+    hash_key_id: str | None = None
+    flags: list[str] | None = Field(default=None, description="data-quality flags")
+
+
+class EngineSample(BaseModel):
+    """What one replica's counters rose by between two scrapes, and its gauges at the second.
+
+    Increases belong to the interval (`since`, `ts`]. They are taken per full label set first
+    and then summed. The first scrape of a process is a *baseline*: its increases are None.
+    A metric the page did not have is None, never 0.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    target: str = Field(description="configured name or address of the page")
+    replica: str = Field(description="one engine process; data-parallel ranks apart")
+    engine: str = Field(description="vllm, sglang or llamacpp")
+    version: str | None = None
+    model: str | None = None
+    role: ReplicaRole = "unified"
+    since: datetime | None = Field(default=None, description="None on a baseline")
+    ts: datetime
+    reset: bool = Field(default=False, description="the process restarted inside the interval")
+    gap: bool = Field(default=False, description="scrapes were missed inside the interval")
+    provenance: str | None = Field(
+        default=None, description="{lookup|finish}/{attempt|once}/{tokens|blocks|objects}"
+    )
+
+    # increases of counters
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    cached_device: int | None = None
+    cached_host: int | None = None
+    cached_disk: int | None = None
+    cached_remote: int | None = None
+    lookup_tokens: int | None = Field(default=None, description="tokens looked up locally")
+    lookup_hit_tokens: int | None = None
+    external_lookup_tokens: int | None = None
+    external_hit_tokens: int | None = None
+    output_tokens: int | None = None
+    finished_requests: int | None = None
+    preemptions: int | None = None
+    evicted_tokens: int | None = None
+    prefill_seconds: float | None = None
+    queue_seconds: float | None = None
+    ttft_sum_seconds: float | None = None
+    ttft_buckets: dict[float, int] | None = Field(
+        default=None, description="upper bound in seconds -> cumulative increase; inf included"
+    )
+
+    # gauges and facts
+    running_requests: int | None = None
+    waiting_requests: int | None = None
+    kv_usage_ratio: float | None = Field(default=None, description="share held by running requests")
+    kv_running_tokens: int | None = None
+    kv_cached_tokens: int | None = None
+    kv_free_tokens: int | None = None
+    kv_capacity_tokens: int | None = None
+    block_size: int | None = None
+    caching_enabled: bool | None = None

@@ -1,0 +1,1 @@
+"""Where facts come from: engines, log formats, and the ways they arrive."""

@@ -1,0 +1,1 @@
+"""The DuckDB file: schema, append, roll up, count, retain."""

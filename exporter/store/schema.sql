@@ -1,0 +1,120 @@
+-- The tables of a store. Time stamps are UTC without a zone; '' is never stored for "not given",
+-- NULL is. Migrations go forward only; the version is in `meta`.
+
+CREATE TABLE IF NOT EXISTS meta (key VARCHAR PRIMARY KEY, value VARCHAR);
+
+-- One row per attempt of a request, while it is hot. Columns: exporter.records.Request.
+CREATE TABLE IF NOT EXISTS requests (
+    ts TIMESTAMP NOT NULL, arrived TIMESTAMP NOT NULL,
+    source VARCHAR NOT NULL, source_format VARCHAR NOT NULL,
+    request_id VARCHAR, attempt INTEGER NOT NULL,
+    session VARCHAR, turn INTEGER, trace_id VARCHAR,
+    replica VARCHAR, replica_role VARCHAR, provider VARCHAR,
+    model VARCHAR, model_fingerprint VARCHAR,
+    route VARCHAR, template VARCHAR, template_version VARCHAR, tenant VARCHAR,
+    scope VARCHAR, adapter VARCHAR,
+    prompt_tokens BIGINT, cached_tokens BIGINT,
+    cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT,
+    cache_write_tokens BIGINT, cache_write_5m BIGINT, cache_write_1h BIGINT,
+    cache_write_other BIGINT, output_tokens BIGINT,
+    ttft_seconds DOUBLE, ttft_point VARCHAR,
+    queue_seconds DOUBLE, prefill_seconds DOUBLE, e2e_seconds DOUBLE,
+    stream BOOLEAN, status VARCHAR NOT NULL, outcome VARCHAR NOT NULL,
+    ineligible_reason VARCHAR, prompt_basis VARCHAR NOT NULL,
+    block_size INTEGER, block_hashes UBIGINT[], hash_scope VARCHAR, hash_key_id VARCHAR,
+    flags VARCHAR[]
+);
+
+-- Roll-ups hold additive deltas: several rows may share a key until compaction, so always SUM.
+-- Rows of decode replicas enter neither. TTFT histograms: bucket i holds [1.08^i, 1.08^(i+1))
+-- seconds, counts per bucket; different ttft_point values are never mixed.
+CREATE TABLE IF NOT EXISTS minute_rollup (
+    minute TIMESTAMP NOT NULL,
+    model VARCHAR, replica VARCHAR, route VARCHAR, ttft_point VARCHAR,
+    requests BIGINT, reported_requests BIGINT, ineligible_requests BIGINT, reuse_requests BIGINT,
+    miss_requests BIGINT, partial_requests BIGINT, hit_requests BIGINT, unknown_requests BIGINT,
+    prompt_tokens BIGINT, reported_prompt_tokens BIGINT, ineligible_prompt_tokens BIGINT,
+    cached_tokens BIGINT,
+    cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT,
+    output_tokens BIGINT,
+    ttft_miss MAP(INTEGER, BIGINT), ttft_partial MAP(INTEGER, BIGINT),
+    ttft_hit MAP(INTEGER, BIGINT), ttft_unknown MAP(INTEGER, BIGINT)
+);
+
+CREATE TABLE IF NOT EXISTS hour_rollup (
+    hour TIMESTAMP NOT NULL,
+    model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR, ttft_point VARCHAR,
+    requests BIGINT, reported_requests BIGINT, ineligible_requests BIGINT, reuse_requests BIGINT,
+    miss_requests BIGINT, partial_requests BIGINT, hit_requests BIGINT, unknown_requests BIGINT,
+    prompt_tokens BIGINT, reported_prompt_tokens BIGINT, ineligible_prompt_tokens BIGINT,
+    cached_tokens BIGINT,
+    cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT,
+    output_tokens BIGINT,
+    ttft_miss MAP(INTEGER, BIGINT), ttft_partial MAP(INTEGER, BIGINT),
+    ttft_hit MAP(INTEGER, BIGINT), ttft_unknown MAP(INTEGER, BIGINT)
+);
+
+-- Before this hour the requests table no longer has rows: only roll-ups speak. One row.
+CREATE TABLE IF NOT EXISTS hot_since (hour TIMESTAMP NOT NULL);
+
+-- What the engines' counters rose by. Columns: exporter.records.EngineSample.
+CREATE TABLE IF NOT EXISTS engine_samples (
+    target VARCHAR NOT NULL, replica VARCHAR NOT NULL, engine VARCHAR NOT NULL, version VARCHAR,
+    model VARCHAR, role VARCHAR NOT NULL,
+    since TIMESTAMP, ts TIMESTAMP NOT NULL, reset BOOLEAN NOT NULL, gap BOOLEAN NOT NULL,
+    provenance VARCHAR,
+    prompt_tokens BIGINT, cached_tokens BIGINT,
+    cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT,
+    lookup_tokens BIGINT, lookup_hit_tokens BIGINT,
+    external_lookup_tokens BIGINT, external_hit_tokens BIGINT,
+    output_tokens BIGINT, finished_requests BIGINT, preemptions BIGINT, evicted_tokens BIGINT,
+    prefill_seconds DOUBLE, queue_seconds DOUBLE, ttft_sum_seconds DOUBLE,
+    ttft_buckets MAP(DOUBLE, BIGINT),
+    running_requests BIGINT, waiting_requests BIGINT, kv_usage_ratio DOUBLE,
+    kv_running_tokens BIGINT, kv_cached_tokens BIGINT, kv_free_tokens BIGINT,
+    kv_capacity_tokens BIGINT, block_size INTEGER, caching_enabled BOOLEAN
+);
+
+-- The last state of every target: what the scraper must remember across a restart (the last
+-- value of each counter series, as JSON), and what health pages show.
+CREATE TABLE IF NOT EXISTS targets (
+    target VARCHAR PRIMARY KEY, url VARCHAR, engine VARCHAR,
+    up BOOLEAN, last_attempt TIMESTAMP, last_success TIMESTAMP, error VARCHAR,
+    missing_metrics VARCHAR[], frozen BOOLEAN, duration_seconds DOUBLE, series VARCHAR
+);
+
+-- How far each file of a source has been read. `fingerprint` is of its first line.
+CREATE TABLE IF NOT EXISTS offsets (
+    source VARCHAR, fingerprint VARCHAR, position BIGINT NOT NULL, updated TIMESTAMP NOT NULL,
+    PRIMARY KEY (source, fingerprint)
+);
+
+-- What each batch brought; additive like the roll-ups.
+CREATE TABLE IF NOT EXISTS ingest_batches (
+    hour TIMESTAMP NOT NULL, source VARCHAR NOT NULL, source_format VARCHAR NOT NULL,
+    accepted BIGINT, duplicate BIGINT, corrected BIGINT, conflicting BIGINT, rejected BIGINT,
+    late_requests BIGINT, late_tokens BIGINT,
+    first_ts TIMESTAMP, last_ts TIMESTAMP, last_arrived TIMESTAMP,
+    flags MAP(VARCHAR, BIGINT)
+);
+
+CREATE TABLE IF NOT EXISTS rejects (
+    arrived TIMESTAMP NOT NULL, source VARCHAR NOT NULL, source_format VARCHAR,
+    fingerprint VARCHAR, position BIGINT, reason VARCHAR NOT NULL, detail VARCHAR,
+    excerpt VARCHAR
+);
+
+-- Counters for Prometheus, live rows only; additive deltas. They survive retention.
+CREATE TABLE IF NOT EXISTS live_counters (
+    model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR,
+    miss_requests BIGINT, partial_requests BIGINT, hit_requests BIGINT, unknown_requests BIGINT,
+    prompt_tokens BIGINT, reported_prompt_tokens BIGINT, cached_tokens BIGINT,
+    cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT
+);
+CREATE TABLE IF NOT EXISTS live_ttft (
+    model VARCHAR, route VARCHAR, outcome VARCHAR, bucket INTEGER, requests BIGINT, seconds DOUBLE
+);
+-- Values a label may take on /metrics; others are folded into 'other'.
+CREATE TABLE IF NOT EXISTS label_values (
+    label VARCHAR, value VARCHAR, since TIMESTAMP, PRIMARY KEY (label, value)
+);

@@ -1,0 +1,1 @@
+"""Pure computation on recorded traffic. No I/O, no DuckDB, no Streamlit."""
