@@ -1,0 +1,62 @@
+/*
+name: dimension_values
+question: Which values does a dimension have, largest first?
+grain: one row per value, also those only engine samples know
+params:
+  dimension: {type: VARCHAR, default: null, required: true, one_of: [model, replica, route, template, template_version, tenant, source], meaning: "The dimension."}
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+  route: {type: VARCHAR, default: null, meaning: "Only this route."}
+  template: {type: VARCHAR, default: null, meaning: "Only this template."}
+  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+columns:
+  value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given."}
+  prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of its requests; 0 if only engines know it."}
+  requests: {type: BIGINT, unit: requests, meaning: "Requests; 0 if only engines know it."}
+*/
+WITH selected AS (
+    SELECT
+        CASE
+            WHEN getvariable('dimension') IS NULL THEN error('set the variable dimension')
+            WHEN getvariable('dimension') = 'model' THEN model
+            WHEN getvariable('dimension') = 'replica' THEN replica
+            WHEN getvariable('dimension') = 'route' THEN route
+            WHEN getvariable('dimension') = 'template' THEN template
+            WHEN getvariable('dimension') = 'template_version' THEN template_version
+            WHEN getvariable('dimension') = 'tenant' THEN tenant
+            WHEN getvariable('dimension') = 'source' THEN source
+            ELSE error('unknown dimension ' || getvariable('dimension'))
+        END AS value,
+        prompt_tokens, requests
+    FROM traffic
+    WHERE
+        in_window(ts, getvariable('since'), getvariable('until'))
+        AND answers(kept_as, getvariable('dimension'), getvariable('replica'))
+        AND matches(model, getvariable('model'))
+        AND matches(replica, getvariable('replica'))
+        AND matches(route, getvariable('route'))
+        AND matches(template, getvariable('template'))
+        AND matches(tenant, getvariable('tenant'))
+    UNION ALL
+    SELECT DISTINCT
+        CASE getvariable('dimension') WHEN 'model' THEN model WHEN 'replica' THEN replica END
+            AS value,
+        0 AS prompt_tokens, 0 AS requests
+    FROM engine_traffic
+    WHERE
+        getvariable('dimension') IN ('model', 'replica')
+        AND reaches_into(since, ts, getvariable('since'), getvariable('until'))
+        AND matches(model, getvariable('model'))
+        AND matches(replica, getvariable('replica'))
+        AND coalesce(getvariable('route'), getvariable('template'), getvariable('tenant')) IS NULL
+)
+
+SELECT
+    coalesce(value, '') AS value,
+    total(prompt_tokens) AS prompt_tokens,
+    total(requests) AS requests
+FROM selected
+GROUP BY ALL
+ORDER BY prompt_tokens DESC, requests DESC, value;

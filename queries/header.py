@@ -1,0 +1,54 @@
+"""What a question's leading comment says: its name, grain, parameters and columns, as types."""
+
+import re
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+ParamType = Literal["VARCHAR", "TIMESTAMP", "BIGINT", "DOUBLE"]
+_BLOCK_COMMENT = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
+
+
+class Param(BaseModel):
+    """One `getvariable` of the file. `default` is what NULL means to it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: ParamType
+    default: str | int | float | None
+    meaning: str
+    required: bool = False
+    one_of: tuple[str, ...] | None = None
+    minimum: int | None = None
+
+
+class Column(BaseModel):
+    """One column of the answer; `type` is DuckDB's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: str
+    unit: str
+    meaning: str
+
+
+class Question(BaseModel):
+    """One figure: its header and the SQL that answers it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    question: str
+    grain: str
+    params: dict[str, Param]
+    columns: dict[str, Column]
+    sql: str = Field(repr=False)
+
+
+def parse_question(sql: str) -> Question:
+    """Read the YAML in the leading block comment; ValueError if there is none."""
+    comment = _BLOCK_COMMENT.match(sql)
+    if comment is None:
+        raise ValueError("the file does not start with a block comment")
+    return Question.model_validate({**yaml.safe_load(comment[1]), "sql": sql})

@@ -1,0 +1,90 @@
+/*
+name: hit_ratio
+question: What share of the prompt tokens came from cache, and how much of the traffic says so?
+grain: one row, or one per value of `by`; most prompt tokens first
+params:
+  by: {type: VARCHAR, default: null, one_of: [model, replica, route, template, template_version, tenant, source], meaning: "One row per value; one row for all if not set."}
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+  route: {type: VARCHAR, default: null, meaning: "Only this route."}
+  template: {type: VARCHAR, default: null, meaning: "Only this template."}
+  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+columns:
+  value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
+  requests: {type: BIGINT, unit: requests, meaning: "Rows, one per attempt; decode replicas left out."}
+  reported_requests: {type: BIGINT, unit: requests, meaning: "Requests whose cached count is known and that the cache could serve."}
+  ineligible_requests: {type: BIGINT, unit: requests, meaning: "Requests the cache could not serve (look-up skipped, caching off)."}
+  reuse_requests: {type: BIGINT, unit: requests, meaning: "Reported requests with any cached token."}
+  prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Every input token, cached or not, of every row."}
+  reported_prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of reported requests: the denominator of token_hit_ratio."}
+  ineligible_prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of ineligible requests, left out of every ratio."}
+  cached_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of reported requests whose KV was reused."}
+  cached_device: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the device tier."}
+  cached_host: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the host tier."}
+  cached_disk: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the disk tier."}
+  cached_remote: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the remote tier."}
+  computed_tokens: {type: BIGINT, unit: tokens, meaning: "reported_prompt_tokens - cached_tokens: what prefill did for reported requests."}
+  output_tokens: {type: BIGINT, unit: tokens, meaning: "Generated tokens."}
+  token_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "cached_tokens / reported_prompt_tokens; NULL without reported tokens."}
+  coverage_ratio: {type: DOUBLE, unit: ratio, meaning: "reported_prompt_tokens / (prompt_tokens - ineligible_prompt_tokens)."}
+  request_coverage_ratio: {type: DOUBLE, unit: ratio, meaning: "reported_requests / (requests - ineligible_requests)."}
+  request_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "reuse_requests / reported_requests; read it only next to token_hit_ratio."}
+*/
+WITH selected AS (
+    SELECT
+        *,
+        CASE
+            WHEN getvariable('by') IS NULL THEN NULL
+            WHEN getvariable('by') = 'model' THEN model
+            WHEN getvariable('by') = 'replica' THEN replica
+            WHEN getvariable('by') = 'route' THEN route
+            WHEN getvariable('by') = 'template' THEN template
+            WHEN getvariable('by') = 'template_version' THEN template_version
+            WHEN getvariable('by') = 'tenant' THEN tenant
+            WHEN getvariable('by') = 'source' THEN source
+            ELSE error('unknown dimension ' || getvariable('by'))
+        END AS value
+    FROM traffic
+    WHERE
+        in_window(ts, getvariable('since'), getvariable('until'))
+        AND answers(kept_as, getvariable('by'), getvariable('replica'))
+        AND matches(model, getvariable('model'))
+        AND matches(replica, getvariable('replica'))
+        AND matches(route, getvariable('route'))
+        AND matches(template, getvariable('template'))
+        AND matches(tenant, getvariable('tenant'))
+    UNION ALL BY NAME
+    SELECT NULL AS value WHERE getvariable('by') IS NULL  -- one row even without traffic
+),
+
+sums AS (
+    SELECT
+        CASE WHEN getvariable('by') IS NOT NULL THEN coalesce(value, '') END AS value,
+        total(requests) AS requests,
+        total(reported_requests) AS reported_requests,
+        total(ineligible_requests) AS ineligible_requests,
+        total(reuse_requests) AS reuse_requests,
+        total(prompt_tokens) AS prompt_tokens,
+        total(reported_prompt_tokens) AS reported_prompt_tokens,
+        total(ineligible_prompt_tokens) AS ineligible_prompt_tokens,
+        total(cached_tokens) AS cached_tokens,
+        total(cached_device) AS cached_device,
+        total(cached_host) AS cached_host,
+        total(cached_disk) AS cached_disk,
+        total(cached_remote) AS cached_remote,
+        total(reported_prompt_tokens) - total(cached_tokens) AS computed_tokens,
+        total(output_tokens) AS output_tokens
+    FROM selected
+    GROUP BY ALL
+)
+
+SELECT
+    *,
+    ratio(cached_tokens, reported_prompt_tokens) AS token_hit_ratio,
+    ratio(reported_prompt_tokens, prompt_tokens - ineligible_prompt_tokens) AS coverage_ratio,
+    ratio(reported_requests, requests - ineligible_requests) AS request_coverage_ratio,
+    ratio(reuse_requests, reported_requests) AS request_hit_ratio
+FROM sums
+ORDER BY prompt_tokens DESC, value;

@@ -1,0 +1,72 @@
+/*
+name: ingest_health
+question: Did every source arrive whole, on time and with cached counts?
+grain: one row per source and format; most recent arrival first
+params:
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window of batches, inclusive; all time if not set."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+columns:
+  source: {type: VARCHAR, unit: name, meaning: "Configured stream name."}
+  source_format: {type: VARCHAR, unit: name, meaning: "Format whose mapping read it."}
+  accepted: {type: BIGINT, unit: count, meaning: "Rows taken in."}
+  duplicate: {type: BIGINT, unit: count, meaning: "Rows already known."}
+  corrected: {type: BIGINT, unit: count, meaning: "Rows that completed an earlier one."}
+  conflicting: {type: BIGINT, unit: count, meaning: "Rows that contradict an earlier one; the first won."}
+  rejected: {type: BIGINT, unit: count, meaning: "Rows that could not be read; see rejects."}
+  late_requests: {type: BIGINT, unit: requests, meaning: "Rows too old for the live counters."}
+  late_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of those."}
+  first_ts: {type: TIMESTAMP, unit: time, meaning: "Earliest event time."}
+  last_ts: {type: TIMESTAMP, unit: time, meaning: "Latest event time."}
+  last_arrived: {type: TIMESTAMP, unit: time, meaning: "Latest arrival."}
+  flags: {type: "MAP(VARCHAR, BIGINT)", unit: count, meaning: "Rows by data-quality flag."}
+  coverage_ratio: {type: DOUBLE, unit: ratio, meaning: "Reported / eligible prompt tokens of the rows still hot."}
+*/
+WITH batches AS (
+    SELECT * FROM ingest_batches
+    WHERE in_window(
+        hour, date_trunc('hour', getvariable('since')::TIMESTAMP), getvariable('until')
+    )
+),
+
+flagged AS (
+    SELECT source, source_format, map_from_entries(list((flag, rows) ORDER BY flag)) AS flags
+    FROM (
+        SELECT source, source_format, entry.key AS flag, total(entry.value) AS rows
+        FROM (SELECT source, source_format, unnest(map_entries(flags)) AS entry FROM batches)
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+),
+
+coverage AS (
+    SELECT
+        source,
+        ratio(
+            total(reported_prompt_tokens),
+            total(prompt_tokens) - total(ineligible_prompt_tokens)
+        ) AS coverage_ratio
+    FROM traffic
+    WHERE kept_as = 'row' AND in_window(ts, getvariable('since'), getvariable('until'))
+    GROUP BY source
+),
+
+sums AS (
+    SELECT
+        source, source_format,
+        total(accepted) AS accepted, total(duplicate) AS duplicate,
+        total(corrected) AS corrected, total(conflicting) AS conflicting,
+        total(rejected) AS rejected,
+        total(late_requests) AS late_requests, total(late_tokens) AS late_tokens,
+        min(first_ts) AS first_ts, max(last_ts) AS last_ts, max(last_arrived) AS last_arrived
+    FROM batches
+    GROUP BY ALL
+)
+
+SELECT
+    sums.*,
+    coalesce(flags, MAP {}::MAP(VARCHAR, BIGINT)) AS flags,
+    coverage_ratio
+FROM sums
+LEFT JOIN flagged USING (source, source_format)
+LEFT JOIN coverage USING (source)
+ORDER BY last_arrived DESC, source, source_format;

@@ -1,0 +1,50 @@
+/*
+name: store_state
+question: What does this store hold, and what can be said from it?
+grain: one row
+params: {}
+columns:
+  level: {type: INTEGER, unit: level, meaning: "NULL empty, 0 engine counters only, 1 request rows."}
+  demo: {type: BOOLEAN, unit: flag, meaning: "True if the data is the labelled synthetic demo."}
+  requests: {type: BIGINT, unit: requests, meaning: "Request rows, rolled up ones included."}
+  first_ts: {type: TIMESTAMP, unit: time, meaning: "Earliest request; its hour where rolled up."}
+  last_ts: {type: TIMESTAMP, unit: time, meaning: "Latest request."}
+  engine_first_ts: {type: TIMESTAMP, unit: time, meaning: "Earliest engine sample."}
+  engine_last_ts: {type: TIMESTAMP, unit: time, meaning: "Latest engine sample."}
+  replicas: {type: BIGINT, unit: count, meaning: "Replicas engine samples know; else those request rows name."}
+  hot_since: {type: TIMESTAMP, unit: time, meaning: "Request rows are kept from here on; NULL if nothing was removed."}
+  hit_threshold_ratio: {type: DOUBLE, unit: ratio, meaning: "Cached share from which an outcome is a hit."}
+*/
+WITH logged AS (
+    SELECT total(requests) AS requests, min(ts) AS first_ts, max(ts) AS last_ts
+    FROM traffic
+    WHERE answers(kept_as, NULL, NULL)
+),
+
+named AS (
+    SELECT count(DISTINCT nullif(replica, '')) AS replicas FROM traffic WHERE kept_as = 'row'
+),
+
+sampled AS (
+    SELECT
+        count(DISTINCT replica) AS replicas,
+        min(ts) AS engine_first_ts,
+        max(ts) AS engine_last_ts
+    FROM engine_samples
+),
+
+kept AS (
+    SELECT
+        coalesce(max(value) FILTER (key = 'demo'), 'false')::BOOLEAN AS demo,
+        coalesce(max(value) FILTER (key = 'hit_threshold_ratio'), '0.8')::DOUBLE
+            AS hit_threshold_ratio
+    FROM meta
+)
+
+SELECT
+    CASE WHEN requests > 0 THEN 1 WHEN engine_last_ts IS NOT NULL THEN 0 END AS level,
+    demo, requests, first_ts, last_ts, engine_first_ts, engine_last_ts,
+    CASE WHEN sampled.replicas > 0 THEN sampled.replicas ELSE named.replicas END AS replicas,
+    (SELECT max(hour) FROM hot_since) AS hot_since,
+    hit_threshold_ratio
+FROM logged, named, sampled, kept;

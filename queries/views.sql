@@ -1,0 +1,145 @@
+-- What every question shares: macros for windows, filters and ratios, and two views of traffic.
+-- The store runs this file on every open, so that each question also runs as it is in the
+-- duckdb shell. All time stamps are UTC without a zone; nothing here reads the clock.
+
+-- [since, until); a border that is not given is open.
+CREATE OR REPLACE MACRO in_window(moment, since_border, until_border) AS
+    (since_border IS NULL OR moment >= since_border)
+    AND (until_border IS NULL OR moment < until_border);
+
+-- A filter that is not given lets everything pass; '' asks for "not given".
+CREATE OR REPLACE MACRO matches(actual, wanted) AS (wanted IS NULL OR actual = wanted);
+
+-- The one guarded division: no denominator is "no data", never 0 and never NaN.
+CREATE OR REPLACE MACRO ratio(part, whole) AS CASE WHEN whole > 0 THEN part / whole END;
+
+-- A ratio of engine counters. Counters of one family are read at slightly different moments: an
+-- excess up to 2 % is capped, a larger one has no meaning and no figure.
+CREATE OR REPLACE MACRO counter_ratio(part, whole) AS
+    CASE WHEN whole > 0 AND part <= 1.02 * whole THEN least(part / whole, 1.0) END;
+
+-- A sum of counts, 0 for no rows.
+CREATE OR REPLACE MACRO total(counts) AS coalesce(sum(counts), 0)::BIGINT;
+
+-- A sum of engine counts, possibly shares of an interval; unknown stays unknown.
+CREATE OR REPLACE MACRO known_total(counts) AS round(sum(counts))::BIGINT;
+
+-- The shortest round step that needs at most 300 points; weeks start on Monday.
+CREATE OR REPLACE MACRO step_for(window_seconds) AS coalesce(
+    list_filter(
+        [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800],
+        lambda step: step * 300 >= window_seconds
+    )[1],
+    604800 * ceil(window_seconds / (300 * 604800))
+)::BIGINT;
+
+-- A row counts as reported when both counts are known, their basis too, and the cache could serve.
+CREATE OR REPLACE MACRO is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis)
+AS (prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL
+    AND ineligible_reason IS NULL AND prompt_basis <> 'unknown');
+
+-- Where hot rows begin; before that only roll-ups speak.
+CREATE OR REPLACE VIEW hot_from AS
+SELECT coalesce(max(hour), TIMESTAMP '-infinity') AS hour FROM hot_since;
+
+-- Additive measures of request rows: exact from hot rows while they exist, from roll-ups beyond.
+-- kept_as is 'row', 'hour' or 'minute'. Hours keep route, template and tenant, minutes keep the
+-- replica: a question takes rows and one of the two (macro `answers`), never both. A dimension a
+-- roll-up does not keep is NULL; one that was not given is ''. Rows of decode replicas are left out.
+CREATE OR REPLACE VIEW traffic AS
+SELECT
+    ts, 'row' AS kept_as, source,
+    coalesce(model, '') AS model, coalesce(replica, '') AS replica, coalesce(route, '') AS route,
+    coalesce(template, '') AS template, coalesce(template_version, '') AS template_version,
+    coalesce(tenant, '') AS tenant,
+    1::BIGINT AS requests,
+    reported::BIGINT AS reported_requests,
+    (ineligible_reason IS NOT NULL)::BIGINT AS ineligible_requests,
+    (reported AND cached_tokens > 0)::BIGINT AS reuse_requests,
+    prompt_tokens,
+    CASE WHEN reported THEN prompt_tokens END AS reported_prompt_tokens,
+    CASE WHEN ineligible_reason IS NOT NULL THEN prompt_tokens END AS ineligible_prompt_tokens,
+    CASE WHEN reported THEN cached_tokens END AS cached_tokens,
+    CASE WHEN reported THEN cached_device END AS cached_device,
+    CASE WHEN reported THEN cached_host END AS cached_host,
+    CASE WHEN reported THEN cached_disk END AS cached_disk,
+    CASE WHEN reported THEN cached_remote END AS cached_remote,
+    output_tokens
+FROM (
+    SELECT
+        *,
+        is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis) AS reported
+    FROM requests
+)
+WHERE ts >= (SELECT hour FROM hot_from) AND replica_role IS DISTINCT FROM 'decode'
+UNION ALL BY NAME
+SELECT
+    hour AS ts, 'hour' AS kept_as, NULL AS source,
+    coalesce(model, '') AS model, NULL AS replica, coalesce(route, '') AS route,
+    coalesce(template, '') AS template, NULL AS template_version, coalesce(tenant, '') AS tenant,
+    requests, reported_requests, ineligible_requests, reuse_requests,
+    prompt_tokens, reported_prompt_tokens, ineligible_prompt_tokens, cached_tokens,
+    cached_device, cached_host, cached_disk, cached_remote, output_tokens
+FROM hour_rollup WHERE hour < (SELECT hour FROM hot_from)
+UNION ALL BY NAME
+SELECT
+    minute AS ts, 'minute' AS kept_as, NULL AS source,
+    coalesce(model, '') AS model, coalesce(replica, '') AS replica, coalesce(route, '') AS route,
+    NULL AS template, NULL AS template_version, NULL AS tenant,
+    requests, reported_requests, ineligible_requests, reuse_requests,
+    prompt_tokens, reported_prompt_tokens, ineligible_prompt_tokens, cached_tokens,
+    cached_device, cached_host, cached_disk, cached_remote, output_tokens
+FROM minute_rollup WHERE minute < (SELECT hour FROM hot_from);
+
+-- Which kind of row answers: minutes where the replica matters, else hours.
+CREATE OR REPLACE MACRO answers(kept_as, dimension, wanted_replica) AS
+    kept_as = 'row'
+    OR kept_as = CASE
+        WHEN dimension = 'replica' OR wanted_replica IS NOT NULL THEN 'minute' ELSE 'hour'
+    END;
+
+-- One row per engine sample with one pair of counts of the same family: cached and prompt tokens,
+-- else look-up hits and look-ups, else none. Decode replicas are left out: their transfers count
+-- as cached. Dimensions that are not known are ''.
+CREATE OR REPLACE VIEW engine_traffic AS
+SELECT
+    * REPLACE (
+        coalesce(model, '') AS model,
+        coalesce(provenance, '') AS provenance,
+        coalesce(cached_tokens, looked_up_cached_tokens) AS cached_tokens
+    ),
+    CASE
+        WHEN prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL THEN prompt_tokens
+        WHEN looked_up_cached_tokens IS NOT NULL THEN lookup_tokens
+    END AS reported_prompt_tokens,
+    CASE
+        WHEN prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL THEN cached_tokens
+        ELSE looked_up_cached_tokens
+    END AS reported_cached_tokens,
+    cached_tokens IS NULL AND looked_up_cached_tokens IS NOT NULL AS from_lookups
+FROM (
+    SELECT
+        *,
+        CASE
+            WHEN lookup_tokens IS NOT NULL THEN lookup_hit_tokens + coalesce(external_hit_tokens, 0)
+        END AS looked_up_cached_tokens
+    FROM engine_samples
+)
+WHERE role <> 'decode';
+
+-- Does the interval (since, ts] reach into the window?
+CREATE OR REPLACE MACRO reaches_into(since, ts, since_border, until_border) AS
+    (since_border IS NULL OR ts >= since_border)
+    AND (until_border IS NULL OR coalesce(since, ts) < until_border);
+
+-- How much of the interval (since, ts] lies in the window, 0 to 1. Increases are taken to be even
+-- over it, so that a gap is spread and not a spike. An interval without length stands at its end.
+CREATE OR REPLACE MACRO overlap_share(since, ts, since_border, until_border) AS
+    CASE
+        WHEN since IS NULL OR since >= ts THEN in_window(ts, since_border, until_border)::DOUBLE
+        ELSE greatest(
+            0,
+            epoch_us(least(ts, coalesce(until_border, ts)))
+            - epoch_us(greatest(since, coalesce(since_border, since)))
+        ) / (epoch_us(ts) - epoch_us(since))
+    END;
