@@ -32,56 +32,7 @@ columns:
   caution: {type: VARCHAR, unit: text, meaning: "What to know before using the row; NULL if nothing."}
   provenance: {type: VARCHAR, unit: text, meaning: "When the counters are credited, how often, in what unit."}
 */
-WITH shares AS (
-    SELECT *, overlap_share(since, ts, getvariable('since'), getvariable('until')) AS share
-    FROM engine_traffic
-    WHERE
-        reaches_into(since, ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-),
-
--- Whole tokens are rounded here, at the finest grain, so that parts add up to the whole.
-cells AS (
-    SELECT
-        replica, model, role, engine, provenance,
-        coalesce(NOT caching_enabled, false) AS caching_off,
-        known_total(prompt_tokens * share) AS prompt_tokens,
-        known_total(reported_prompt_tokens * share) AS reported_prompt_tokens,
-        known_total(reported_cached_tokens * share) AS reported_cached_tokens,
-        known_total(cached_tokens * share) AS cached_tokens,
-        known_total(cached_device * share) AS cached_device,
-        known_total(cached_host * share) AS cached_host,
-        known_total(cached_disk * share) AS cached_disk,
-        known_total(cached_remote * share) AS cached_remote,
-        known_total(lookup_tokens * share) AS lookup_tokens,
-        known_total(lookup_hit_tokens * share) AS lookup_hit_tokens,
-        known_total(external_lookup_tokens * share) AS external_lookup_tokens,
-        known_total(external_hit_tokens * share) AS external_hit_tokens,
-        known_total(preemptions * share) AS preemptions,
-        count(*) FILTER (reset) AS resets,
-        count(*) FILTER (gap) AS gaps,
-        bool_or(from_lookups) AS from_lookups,
-        bool_or(since IS NOT NULL) AS measured
-    FROM shares
-    WHERE share > 0
-    GROUP BY ALL
-),
-
--- Nothing looked up although prompts came: the cache was not asked, which is not a miss.
-judged AS (
-    SELECT
-        *,
-        caching_off
-        OR (
-            coalesce(sum(lookup_tokens) OVER cache = 0, false)
-            AND coalesce(sum(cached_tokens) OVER cache, 0) = 0
-        ) AS ineligible
-    FROM cells
-    WINDOW cache AS (PARTITION BY replica, model)
-),
-
-selected AS (
+WITH selected AS (
     SELECT
         *,
         CASE
@@ -92,7 +43,10 @@ selected AS (
             WHEN getvariable('by') = 'engine' THEN engine
             ELSE error('unknown dimension ' || getvariable('by'))
         END AS value
-    FROM judged
+    FROM engine_cells(
+        getvariable('since'), getvariable('until'), NULL,
+        getvariable('model'), getvariable('replica')
+    )
     UNION ALL BY NAME
     SELECT NULL AS value WHERE getvariable('by') IS NULL  -- one row even without samples
 ),
@@ -109,17 +63,19 @@ sums AS (
         sum(cached_disk)::BIGINT AS cached_disk,
         sum(cached_remote)::BIGINT AS cached_remote,
         sum(reported_cached_tokens) FILTER (NOT ineligible)::BIGINT AS reported_cached_tokens,
+        total(CASE WHEN reported_prompt_tokens IS NULL THEN cached_tokens END)
+            AS unpaired_cached_tokens,
         sum(lookup_tokens)::BIGINT AS lookup_tokens,
         sum(lookup_hit_tokens)::BIGINT AS lookup_hit_tokens,
-        sum(least(external_lookup_tokens, coalesce(lookup_tokens - lookup_hit_tokens, external_lookup_tokens)))::BIGINT
-            AS external_lookup_tokens,
+        sum(external_lookup_tokens)::BIGINT AS external_lookup_tokens,
         sum(external_hit_tokens)::BIGINT AS external_hit_tokens,
         sum(preemptions)::BIGINT AS preemptions,
         total(resets) AS resets,
         total(gaps) AS gaps,
         string_agg(DISTINCT replica, ', ' ORDER BY replica) FILTER (from_lookups) AS looked_up,
-        string_agg(DISTINCT replica, ', ' ORDER BY replica)
-            FILTER (measured AND NOT ineligible AND reported_prompt_tokens IS NULL) AS missing,
+        string_agg(DISTINCT replica, ', ' ORDER BY replica) FILTER (
+            measured_seconds IS NOT NULL AND NOT ineligible AND reported_prompt_tokens IS NULL
+        ) AS missing,
         string_agg(DISTINCT nullif(provenance, ''), ', ' ORDER BY nullif(provenance, ''))
             AS provenance
     FROM selected
@@ -130,7 +86,7 @@ SELECT
     value,
     prompt_tokens, reported_prompt_tokens, ineligible_prompt_tokens,
     cached_tokens, cached_device, cached_host, cached_disk, cached_remote,
-    greatest(reported_prompt_tokens - reported_cached_tokens, 0) AS computed_tokens,
+    computed(reported_prompt_tokens, reported_cached_tokens) AS computed_tokens,
     counter_ratio(reported_cached_tokens, reported_prompt_tokens) AS token_hit_ratio,
     lookup_tokens, lookup_hit_tokens,
     counter_ratio(lookup_hit_tokens, lookup_tokens) AS lookup_hit_ratio,
@@ -147,10 +103,10 @@ SELECT
             THEN 'look-up skipped or caching off for ' || ineligible_prompt_tokens
                 || ' prompt tokens' END,
         CASE WHEN reported_cached_tokens > reported_prompt_tokens
-            THEN 'cached tokens exceed the prompt tokens' END,
-        CASE WHEN cached_tokens > coalesce(reported_cached_tokens, 0)
-            THEN 'no prompt tokens known for ' || (cached_tokens - coalesce(reported_cached_tokens, 0))
-                || ' cached tokens' END,
+            THEN 'cached tokens exceed the prompt tokens by '
+                || (reported_cached_tokens - reported_prompt_tokens) END,
+        CASE WHEN unpaired_cached_tokens > 0
+            THEN 'no prompt tokens known for ' || unpaired_cached_tokens || ' cached tokens' END,
         'cached tokens from look-up counters: ' || looked_up,
         'metric missing: ' || missing,
         CASE WHEN resets > 0 THEN 'restarts: ' || resets END,

@@ -30,90 +30,7 @@ columns:
   external_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "external_hit_tokens / external_lookup_tokens: success of the connector, not a share of the prompt."}
   preemptions: {type: BIGINT, unit: count, meaning: "Requests put back for lack of KV memory."}
 */
-WITH intervals AS (
-    SELECT
-        *,
-        greatest(coalesce(since, ts), coalesce(getvariable('since'), since, ts)) AS first_moment,
-        least(ts, coalesce(getvariable('until'), ts)) AS last_moment
-    FROM engine_traffic
-    WHERE
-        reaches_into(since, ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-),
-
-step AS (
-    SELECT
-        coalesce(
-            getvariable('step_seconds'),
-            step_for(epoch(max(last_moment) - min(first_moment)))
-        ) AS seconds
-    FROM intervals
-),
-
--- An interval that reaches over several steps stands in each of them with its share.
-stepped AS (
-    SELECT
-        intervals.*,
-        unnest(generate_series(
-            time_bucket(to_seconds(seconds), first_moment),
-            time_bucket(to_seconds(seconds), last_moment),
-            to_seconds(seconds)
-        )) AS step_start,
-        seconds
-    FROM intervals, step
-),
-
-shares AS (
-    SELECT
-        *,
-        overlap_share(
-            since, ts,
-            greatest(step_start, coalesce(getvariable('since'), step_start)),
-            least(
-                step_start + to_seconds(seconds),
-                coalesce(getvariable('until'), step_start + to_seconds(seconds))
-            )
-        ) AS share
-    FROM stepped
-),
-
-cells AS (
-    SELECT
-        step_start, replica, model, role, engine,
-        coalesce(NOT caching_enabled, false) AS caching_off,
-        known_total(prompt_tokens * share) AS prompt_tokens,
-        known_total(reported_prompt_tokens * share) AS reported_prompt_tokens,
-        known_total(reported_cached_tokens * share) AS reported_cached_tokens,
-        known_total(cached_tokens * share) AS cached_tokens,
-        known_total(cached_device * share) AS cached_device,
-        known_total(cached_host * share) AS cached_host,
-        known_total(cached_disk * share) AS cached_disk,
-        known_total(cached_remote * share) AS cached_remote,
-        known_total(lookup_tokens * share) AS lookup_tokens,
-        known_total(lookup_hit_tokens * share) AS lookup_hit_tokens,
-        known_total(external_lookup_tokens * share) AS external_lookup_tokens,
-        known_total(external_hit_tokens * share) AS external_hit_tokens,
-        known_total(preemptions * share) AS preemptions
-    FROM shares
-    WHERE share > 0
-    GROUP BY ALL
-),
-
--- Judged over the whole window: within one step look-ups and prompts may fall apart.
-judged AS (
-    SELECT
-        *,
-        caching_off
-        OR (
-            coalesce(sum(lookup_tokens) OVER cache = 0, false)
-            AND coalesce(sum(cached_tokens) OVER cache, 0) = 0
-        ) AS ineligible
-    FROM cells
-    WINDOW cache AS (PARTITION BY replica, model)
-),
-
-sums AS (
+WITH sums AS (
     SELECT
         step_start AS ts,
         CASE
@@ -135,11 +52,16 @@ sums AS (
         sum(reported_cached_tokens) FILTER (NOT ineligible)::BIGINT AS reported_cached_tokens,
         sum(lookup_tokens)::BIGINT AS lookup_tokens,
         sum(lookup_hit_tokens)::BIGINT AS lookup_hit_tokens,
-        sum(least(external_lookup_tokens, coalesce(lookup_tokens - lookup_hit_tokens, external_lookup_tokens)))::BIGINT
-            AS external_lookup_tokens,
+        sum(external_lookup_tokens)::BIGINT AS external_lookup_tokens,
         sum(external_hit_tokens)::BIGINT AS external_hit_tokens,
         sum(preemptions)::BIGINT AS preemptions
-    FROM judged
+    FROM engine_cells(
+        getvariable('since'), getvariable('until'),
+        engine_step(
+            getvariable('step_seconds'), getvariable('since'), getvariable('until')
+        ),
+        getvariable('model'), getvariable('replica')
+    )
     GROUP BY ALL
 )
 
@@ -147,7 +69,7 @@ SELECT
     ts, value,
     prompt_tokens, reported_prompt_tokens, ineligible_prompt_tokens,
     cached_tokens, cached_device, cached_host, cached_disk, cached_remote,
-    greatest(reported_prompt_tokens - reported_cached_tokens, 0) AS computed_tokens,
+    computed(reported_prompt_tokens, reported_cached_tokens) AS computed_tokens,
     counter_ratio(reported_cached_tokens, reported_prompt_tokens) AS token_hit_ratio,
     lookup_tokens, lookup_hit_tokens,
     counter_ratio(lookup_hit_tokens, lookup_tokens) AS lookup_hit_ratio,

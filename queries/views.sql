@@ -18,6 +18,10 @@ CREATE OR REPLACE MACRO ratio(part, whole) AS CASE WHEN whole > 0 THEN part / wh
 CREATE OR REPLACE MACRO counter_ratio(part, whole) AS
     CASE WHEN whole > 0 AND part <= 1.02 * whole THEN least(part / whole, 1.0) END;
 
+-- What prefill did by two counters; unknown stays unknown (greatest alone would make it 0).
+CREATE OR REPLACE MACRO computed(prompt_tokens, cached_tokens) AS
+    CASE WHEN prompt_tokens - cached_tokens < 0 THEN 0 ELSE prompt_tokens - cached_tokens END;
+
 -- A sum of counts, 0 for no rows.
 CREATE OR REPLACE MACRO total(counts) AS coalesce(sum(counts), 0)::BIGINT;
 
@@ -116,7 +120,8 @@ SELECT
         WHEN prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL THEN cached_tokens
         ELSE looked_up_cached_tokens
     END AS reported_cached_tokens,
-    cached_tokens IS NULL AND looked_up_cached_tokens IS NOT NULL AS from_lookups
+    cached_tokens IS NULL AND looked_up_cached_tokens IS NOT NULL AS from_lookups,
+    coalesce(NOT caching_enabled, false) AS caching_off
 FROM (
     SELECT
         *,
@@ -143,3 +148,117 @@ CREATE OR REPLACE MACRO overlap_share(since, ts, since_border, until_border) AS
             - epoch_us(greatest(since, coalesce(since_border, since)))
         ) / (epoch_us(ts) - epoch_us(since))
     END;
+
+-- The step asked for, else one that suits the engine samples of the window.
+CREATE OR REPLACE MACRO engine_step(step_seconds, since_border, until_border) AS coalesce(
+    step_seconds,
+    (
+        SELECT step_for(epoch(
+            coalesce(until_border, last_moment) - coalesce(since_border, first_moment)
+        ))
+        FROM (
+            SELECT min(coalesce(since, ts)) AS first_moment, max(ts) AS last_moment
+            FROM engine_samples
+        )
+    )
+);
+
+-- Engine samples of the window with the share of each that counts; with a step, once for every
+-- step the interval reaches into, else once with step_start NULL.
+CREATE OR REPLACE MACRO engine_shares(
+    since_border, until_border, step_seconds, wanted_model, wanted_replica
+) AS TABLE
+WITH stepped AS (
+    SELECT
+        *,
+        unnest(CASE
+            WHEN step_seconds IS NULL THEN [NULL::TIMESTAMP]
+            ELSE generate_series(
+                time_bucket(
+                    to_seconds(step_seconds),
+                    greatest(coalesce(since, ts), coalesce(since_border, since, ts))
+                ),
+                time_bucket(to_seconds(step_seconds), least(ts, coalesce(until_border, ts))),
+                to_seconds(step_seconds)
+            )
+        END) AS step_start
+    FROM engine_traffic
+    WHERE
+        reaches_into(since, ts, since_border, until_border)
+        AND matches(model, wanted_model)
+        AND matches(replica, wanted_replica)
+),
+
+shares AS (
+    SELECT
+        *,
+        CASE
+            WHEN step_seconds IS NULL THEN overlap_share(since, ts, since_border, until_border)
+            ELSE overlap_share(
+                since, ts,
+                greatest(step_start, coalesce(since_border, step_start)),
+                least(
+                    step_start + to_seconds(step_seconds),
+                    coalesce(until_border, step_start + to_seconds(step_seconds))
+                )
+            )
+        END AS share
+    FROM stepped
+)
+
+SELECT * FROM shares WHERE share > 0;
+
+-- Sums of engine_shares per step and replica. Whole tokens are rounded here, at the finest grain,
+-- so that parts add up to the whole. A replica is ineligible where caching is off, or where prompts
+-- came and nothing was looked up: the cache was not asked, which is not a miss. That is judged over
+-- the whole window, because within a step look-ups and prompts may fall apart.
+CREATE OR REPLACE MACRO engine_cells(
+    since_border, until_border, step_seconds, wanted_model, wanted_replica
+) AS TABLE
+WITH cells AS (
+    SELECT
+        step_start, replica, model, role, engine, provenance, caching_off,
+        known_total(prompt_tokens * share) AS prompt_tokens,
+        known_total(reported_prompt_tokens * share) AS reported_prompt_tokens,
+        known_total(reported_cached_tokens * share) AS reported_cached_tokens,
+        known_total(cached_tokens * share) AS cached_tokens,
+        known_total(cached_device * share) AS cached_device,
+        known_total(cached_host * share) AS cached_host,
+        known_total(cached_disk * share) AS cached_disk,
+        known_total(cached_remote * share) AS cached_remote,
+        known_total(lookup_tokens * share) AS lookup_tokens,
+        known_total(lookup_hit_tokens * share) AS lookup_hit_tokens,
+        known_total(external_lookup_tokens * share) AS external_lookup_tokens,
+        known_total(external_hit_tokens * share) AS external_hit_tokens,
+        known_total(preemptions * share) AS preemptions,
+        sum(epoch(ts - since) * share) AS measured_seconds,
+        count(*) FILTER (reset) AS resets,
+        count(*) FILTER (gap) AS gaps,
+        bool_or(from_lookups) AS from_lookups
+    FROM engine_shares(
+        since_border, until_border, step_seconds, wanted_model, wanted_replica
+    )
+    GROUP BY ALL
+)
+
+SELECT
+    * REPLACE (
+        -- Old versions count the whole prompt; the connector can only serve what was missed.
+        CASE
+            WHEN external_lookup_tokens > lookup_tokens - lookup_hit_tokens
+                THEN lookup_tokens - lookup_hit_tokens
+            ELSE external_lookup_tokens
+        END AS external_lookup_tokens
+    ),
+    caching_off
+    OR (
+        coalesce(sum(lookup_tokens) OVER cache = 0, false)
+        AND coalesce(sum(cached_tokens) OVER cache, 0) = 0
+    ) AS ineligible,
+    -- What prefill did, ineligible prompts included; unknown where the cached count is.
+    CASE
+        WHEN ineligible THEN prompt_tokens
+        ELSE computed(reported_prompt_tokens, reported_cached_tokens)
+    END AS prefilled_tokens
+FROM cells
+WINDOW cache AS (PARTITION BY replica, model);
