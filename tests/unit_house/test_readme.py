@@ -1,0 +1,74 @@
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from prefixscope.cli import app
+from queries.registry import questions
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"]
+COMMANDS = sorted(set(re.findall(r"prefixscope ([a-z]+(?: [^`|\n]*)?)", TEXT)))
+
+
+def test_is_at_most_150_lines() -> None:
+    assert len(TEXT.splitlines()) <= 150
+
+
+def test_first_screen_has_question_picture_and_table() -> None:
+    first_screen = "\n".join(TEXT.splitlines()[:24])
+    assert "?**" in first_screen
+    assert re.search(r"!\[[^\]]+\]\(docs/images/now\.png\)", first_screen)
+    assert "| you have | run | you see |" in first_screen
+    assert "make run" in first_screen
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_pictures_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "bench/README.md"])
+def test_make_targets_exist(page: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", text, re.MULTILINE))
+    assert named
+    assert named <= targets
+
+
+def _command_line() -> dict[str, set[str]]:
+    """command -> its options, from the program itself."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    return {
+        name: {option for parameter in command.params for option in parameter.opts}
+        for name, command in commands.items()
+    }
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_and_options_exist(line: str) -> None:
+    known = _command_line()
+    name, *words = line.split()
+    assert name in known
+    assert {word for word in words if word.startswith("--")} <= known[name]
+    if name == "query":
+        assert words[0] in questions()
+
+
+def test_questions_asked_over_http_exist() -> None:
+    asked = set(re.findall(r"/api/v1/query/([a-z_]+)", TEXT))
+    assert asked
+    assert asked <= set(questions())
+
+
+def test_every_benchmark_is_described_and_exists() -> None:
+    text = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"^\| `(bench_\w+\.py)`", text, re.MULTILINE))
+    assert described == {path.name for path in (ROOT / "bench").glob("bench_*.py")}
