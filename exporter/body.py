@@ -1,0 +1,141 @@
+"""The body of a POST: read within a limit, unpack within the same limit, bring to one row a line.
+
+Everything stays in memory, never in a file on the way: bodies may carry prompts.
+"""
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from typing import BinaryIO
+
+import zstandard
+
+from exporter.errors import PrefixscopeError
+
+_CHUNK_BYTES = 1 << 20
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+class BodyTooLarge(PrefixscopeError):
+    """More bytes than the setting allows, packed or unpacked."""
+
+
+class UnreadableBody(PrefixscopeError):
+    """The body as a whole cannot be read; single bad rows are counted instead."""
+
+
+class UnknownEncoding(PrefixscopeError):
+    """A Content-Encoding we do not unpack."""
+
+
+async def read_limited(stream: AsyncIterator[bytes], limit_bytes: int) -> bytes:
+    """The bytes as sent; stops reading as soon as there are too many."""
+    body = bytearray()
+    async for chunk in stream:
+        body += chunk
+        if len(body) > limit_bytes:
+            raise _too_large(limit_bytes)
+    return bytes(body)
+
+
+def unpack(body: bytes, encoding: str, limit_bytes: int) -> bytes:
+    """Undo a Content-Encoding; never holds more than the limit, however well the body packs."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return body
+    try:
+        return _read_limited(_reader(body, encoding), limit_bytes)
+    except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
+        raise UnreadableBody(f"the body is not valid {encoding}: {error}") from error
+
+
+def _reader(body: bytes, encoding: str) -> BinaryIO:
+    """A reader that unpacks as it is read; both formats may have several parts in a row."""
+    if encoding in ("gzip", "x-gzip"):
+        return gzip.open(io.BytesIO(body))  # type: ignore[return-value]
+    if encoding == "zstd":
+        return zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True)
+    raise UnknownEncoding(f"Content-Encoding {encoding!r} is not understood: send gzip or zstd")
+
+
+def _read_limited(reader: BinaryIO, limit_bytes: int) -> bytes:
+    """Read to the end or to the limit, whichever comes first."""
+    unpacked = bytearray()
+    while chunk := reader.read(_CHUNK_BYTES):
+        unpacked += chunk
+        if len(unpacked) > limit_bytes:
+            raise _too_large(limit_bytes)
+    return bytes(unpacked)
+
+
+def _too_large(limit_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"the body has more than {limit_bytes:,} bytes unpacked: send smaller batches, "
+        "or raise server.max_body_bytes"
+    )
+
+
+def as_lines(body: bytes) -> bytes:
+    """One row a line: an array becomes a line per element, an object over lines becomes one.
+
+    Anything else is NDJSON already and goes on as it is, bad lines included: those are counted.
+    """
+    start = body.lstrip()[:1]
+    if start == b"[":
+        return _array_lines(body)
+    if start == b"{" and not _is_json(_first_line(body)) and _is_json(body):
+        return json.dumps(json.loads(body)).encode()
+    return body
+
+
+def _array_lines(body: bytes) -> bytes:
+    """Lines of an array, one element at a time so that memory stays near the body's size.
+
+    NDJSON may open with a line that is an array: then it is a bad row, not a bad body.
+    """
+    try:
+        text = body.decode("utf-8")
+        return b"".join(json.dumps(row).encode() + b"\n" for row in _elements(text))
+    except (ValueError, RecursionError) as error:
+        if _is_json(_first_line(body)):
+            return body
+        raise UnreadableBody(f"the body opens an array that cannot be read: {error}") from error
+
+
+def _elements(text: str) -> Iterator[object]:
+    """Elements of the one array that `text` is; ValueError where it is something else."""
+    decoder, position = json.JSONDecoder(), _skip_space(text, text.index("[") + 1)
+    separator = ""
+    while text[position : position + 1] != "]" or separator:
+        element, position = decoder.raw_decode(text, position)
+        yield element
+        position = _skip_space(text, position)
+        separator = text[position : position + 1]
+        if separator not in (",", "]"):
+            raise ValueError(f"expected ',' or ']' at character {position}")
+        if separator == "]":
+            break
+        position = _skip_space(text, position + 1)
+    if _skip_space(text, position + 1) != len(text):
+        raise ValueError("there is more after the array")
+
+
+def _skip_space(text: str, position: int) -> int:
+    """First position that is not JSON white space."""
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _first_line(body: bytes) -> bytes:
+    return body.lstrip().split(b"\n", 1)[0]
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
