@@ -1,0 +1,89 @@
+"""Asks the exporter over HTTP. Answers come as Arrow; every failure is an error to show people."""
+
+import os
+from collections.abc import Mapping
+
+import pyarrow as pa
+import requests
+
+DEFAULT_URL = "http://127.0.0.1:9465"
+ARROW = "application/vnd.apache.arrow.stream"
+_TIMEOUT_SECONDS = (2.0, 30.0)  # to connect, to answer
+
+
+class DashboardError(Exception):
+    """Something the reader of a page can act on. Says what is wrong; `remedy` is what to run."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class ExporterUnreachable(DashboardError):
+    """Nothing, or something that is not an exporter, answers at the address."""
+
+
+class TokenRefused(DashboardError):
+    """The exporter wants a token, or another one."""
+
+
+class QuestionRefused(DashboardError):
+    """The exporter does not answer this question; its message names the reason."""
+
+
+def exporter_url() -> str:
+    """Where the exporter is: PREFIXSCOPE_URL, without a trailing slash."""
+    return (os.environ.get("PREFIXSCOPE_URL") or DEFAULT_URL).rstrip("/")
+
+
+def ask(url: str, name: str, params: Mapping[str, str]) -> pa.Table:
+    """Answer of one question. Time stamps are UTC without a zone; no rows is an empty table.
+
+    The token, if any, is read from PREFIXSCOPE_TOKEN at each call and appears in no message.
+    """
+    token = os.environ.get("PREFIXSCOPE_TOKEN")
+    headers = {"Accept": ARROW} | ({"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        response = requests.get(
+            f"{url}/api/v1/query/{name}",
+            params=dict(params),
+            headers=headers,
+            timeout=_TIMEOUT_SECONDS,
+            allow_redirects=False,
+        )
+    except requests.RequestException as error:
+        raise _unreachable(url, type(error).__name__) from error
+    return _table(url, name, response)
+
+
+def _table(url: str, name: str, response: requests.Response) -> pa.Table:
+    """The answer's table, or the error its status means."""
+    if response.status_code in {401, 403}:
+        raise TokenRefused(
+            f"The exporter at {url} asks for a token, or does not know the one given.",
+            "export PREFIXSCOPE_TOKEN=…   # the token of the exporter, then restart the dashboard",
+        )
+    is_arrow = response.headers.get("Content-Type", "").startswith(ARROW)
+    if response.status_code == 200 and is_arrow:
+        try:
+            return pa.ipc.open_stream(response.content).read_all()
+        except pa.ArrowException as error:
+            raise _unreachable(url, "the answer broke off") from error
+    if response.status_code in {400, 404, 422, 429, 500, 503}:
+        raise QuestionRefused(
+            f"The exporter could not answer {name} ({response.status_code}): {_reason(response)}"
+        )
+    raise _unreachable(url, f"status {response.status_code} and no Arrow: not an exporter")
+
+
+def _reason(response: requests.Response) -> str:
+    """First line of a refusal's text, bounded; the whole is in the exporter's log."""
+    lines = response.text[:2000].strip().splitlines()
+    return lines[0][:300] if lines else "no reason given"
+
+
+def _unreachable(url: str, reason: str) -> ExporterUnreachable:
+    return ExporterUnreachable(
+        f"No exporter answers at {url} ({reason}).",
+        "prefixscope serve --config prefixscope.yaml   # or, to look around: prefixscope demo",
+    )

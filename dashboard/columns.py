@@ -1,0 +1,106 @@
+"""Which columns each table shows. Definitions come from the questions' headers."""
+
+from dashboard.tables import Column
+
+REPLICAS = (
+    Column("replica", "replica", "name", "replicas"),
+    Column("state", "state", "text", meaning="Does its metrics page answer, is anything missing."),
+    Column("token_hit_ratio", "token hit ratio", "bar", "replicas"),
+    Column("kv_usage_ratio", "KV in use", "bar", "replicas"),
+    Column("computed_tokens_per_second", "computed tokens/s", "rate", "replicas"),
+    Column("running_requests", "running", "count", "replicas"),
+    Column("waiting_requests", "waiting", "count", "replicas"),
+    Column("outlier_score", "outlier score", "score", "replicas"),
+    Column("resets", "resets", "count", "replicas"),
+    Column("prompt_tokens", "prompt tokens", "count", "replicas"),
+    Column("cached_tokens", "cached tokens", "count", "replicas"),
+    Column("model", "model", "name", "replicas"),
+    Column("engine", "engine", "name", "replicas"),
+    Column("role", "role", "text", "replicas"),
+)
+
+MEMORY = (
+    Column("replica", "replica", "name", "memory_split"),
+    Column("kv_usage_ratio", "KV in use", "bar", "memory_split"),
+    Column("running_tokens", "running tokens", "count", "memory_split"),
+    Column("cached_tokens", "cached tokens", "count", "memory_split"),
+    Column("free_tokens", "free tokens", "count", "memory_split"),
+    Column("capacity_tokens", "capacity tokens", "count", "memory_split"),
+    Column("as_of", "as of (UTC)", "text", "memory_split"),
+)
+
+OUTCOMES = (
+    Column("outcome", "outcome", "name", "ttft_by_outcome"),
+    Column("requests", "requests", "count", "ttft_by_outcome"),
+    Column("mean_seconds", "mean, s", "seconds", "ttft_by_outcome"),
+    Column("p50_seconds", "p50, s", "seconds", "ttft_by_outcome"),
+    Column("p90_seconds", "p90, s", "seconds", "ttft_by_outcome"),
+    Column("p95_seconds", "p95, s", "seconds", "ttft_by_outcome"),
+    Column("p99_seconds", "p99, s", "seconds", "ttft_by_outcome"),
+)
+
+SPEED = (
+    Column("replica", "replica", "name", "prefill_speed"),
+    Column("tokens_per_second", "prefill speed, tokens/s (estimated)", "rate", "prefill_speed"),
+    Column("fit", "fit", "fit", "prefill_speed"),
+    Column("requests", "requests", "count", "prefill_speed"),
+    Column("min_computed_tokens", "from computed tokens", "count", "prefill_speed"),
+    Column("max_computed_tokens", "to computed tokens", "count", "prefill_speed"),
+    Column("basis", "basis", "text", "prefill_speed"),
+)
+
+ENGINE_TTFT = (
+    Column("replica", "replica", "name", "engine_ttft"),
+    Column("requests", "requests", "count", "engine_ttft"),
+    Column("mean_seconds", "mean, s", "seconds", "engine_ttft"),
+    Column("p50_seconds", "p50, s", "seconds", "engine_ttft"),
+    Column("p95_seconds", "p95, s", "seconds", "engine_ttft"),
+)
+
+
+def who(by: str) -> tuple[Column, ...]:
+    """The table of the Who page for one dimension of the request log."""
+    return (
+        Column(by, by, "name", meaning=f"The {by}; “(not given)” where rows do not say."),
+        Column("token_hit_ratio", "token hit ratio", "bar", "hit_ratio"),
+        Column("coverage_ratio", "coverage", "ratio", "hit_ratio"),
+        Column("trend", "ratio over time", "trend",
+               meaning="Token hit ratio, 0 to 100 %, over the window. Gaps: no traffic."),
+        Column("computed_tokens", "computed tokens", "count", "hit_ratio"),
+        Column("computed_share", "share of computed", "ratio",
+               meaning="Its computed tokens / computed tokens of all rows of this table."),
+        Column("prompt_tokens", "prompt tokens", "count", "hit_ratio"),
+        Column("cached_tokens", "cached tokens", "count", "hit_ratio"),
+        Column("requests", "requests", "count", "hit_ratio"),
+        Column("request_hit_ratio", "request hit ratio", "ratio", "hit_ratio"),
+    )  # fmt: skip
+
+
+def movers(by: str) -> tuple[Column, ...]:
+    """Both windows side by side."""
+    return (
+        Column(by, by, "name", meaning=f"The {by}; “(not given)” where rows do not say."),
+        Column("extra_computed_tokens", "extra computed tokens", "count", "movers"),
+        Column("token_hit_ratio_before", "ratio before", "ratio", "movers"),
+        Column("token_hit_ratio", "ratio now", "ratio", "movers"),
+        Column("change_ratio", "change, points", "points", "movers"),
+        Column("coverage_ratio_before", "coverage before", "ratio", "movers"),
+        Column("coverage_ratio", "coverage now", "ratio", "movers"),
+    )
+
+
+def engine(by: str) -> tuple[Column, ...]:
+    """Engine counters by a dimension engines know."""
+    question = "engine_hit_ratio"
+    return (
+        Column(by, by, "name", meaning=f"The {by}, as the engines name it."),
+        Column("token_hit_ratio", "token hit ratio (engine counters)", "bar", question),
+        Column("trend", "ratio over time", "trend",
+               meaning="Token hit ratio, 0 to 100 %, over the window. Gaps: no samples."),
+        Column("computed_tokens", "computed tokens", "count", question),
+        Column("prompt_tokens", "prompt tokens", "count", question),
+        Column("cached_tokens", "cached tokens", "count", question),
+        Column("preemptions", "preemptions", "count", question),
+        Column("resets", "resets", "count", question),
+        Column("caution", "caution", "text", question),
+    )  # fmt: skip

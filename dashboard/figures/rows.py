@@ -1,0 +1,67 @@
+"""What every figure is drawn from: rows as the query API answers them.
+
+Numbers may be None (not known), which is never drawn as 0. Times are UTC without a zone.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+
+def number(row: Row, column: str) -> float | None:
+    """Value of a numeric column as a float; None where it is absent, NULL or not finite."""
+    value = row.get(column)
+    if value is None or isinstance(value, (str, bytes)):
+        return None
+    real = float(value)
+    return real if real - real == 0 else None  # inf - inf and nan - nan are not 0
+
+
+def count(row: Row, column: str) -> int | None:
+    """Value of a counting column in whole units; None where it is absent or NULL."""
+    value = number(row, column)
+    return None if value is None else int(value)
+
+
+def moment(value: object) -> datetime:
+    """Time of a row as naive UTC, which Plotly draws as it is; raises on anything else."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if not isinstance(value, datetime):
+        raise TypeError(f"not a time stamp: {value!r}")
+    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+
+
+def with_gaps(rows: Rows, step_seconds: float) -> list[Row]:
+    """Rows in time order with an empty row wherever a step is missing.
+
+    A chart then breaks its line there: no traffic is a gap, neither 0 nor a straight line.
+    The empty row has only `ts`, so every other column reads as None.
+    """
+    ordered = sorted(rows, key=lambda row: moment(row["ts"]))
+    step = timedelta(seconds=step_seconds)
+    filled: list[Row] = []
+    for row in ordered:
+        if filled and moment(row["ts"]) - moment(filled[-1]["ts"]) > step * 1.5:
+            filled.append({"ts": moment(filled[-1]["ts"]) + step})
+        filled.append(row)
+    return filled
+
+
+def isolated(values: Sequence[float | None]) -> list[bool]:
+    """Which known values have no known neighbour: a line cannot show them, a dot must."""
+    known = [value is not None for value in values]
+    before = [False, *known[:-1]]
+    after = [*known[1:], False]
+    return [here and not (b or a) for here, b, a in zip(known, before, after, strict=True)]
+
+
+def group(rows: Rows, column: str) -> dict[Any, list[Row]]:
+    """Rows by the value of one column, in order of first appearance."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.get(column), []).append(row)
+    return groups

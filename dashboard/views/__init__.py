@@ -1,0 +1,1 @@
+"""The pages. Each chooses questions and placement; it computes and draws nothing itself."""
