@@ -54,6 +54,19 @@ CREATE TABLE IF NOT EXISTS hour_rollup (
     ttft_hit MAP(INTEGER, BIGINT), ttft_unknown MAP(INTEGER, BIGINT)
 );
 
+-- The sum of sparse histograms: one entry per bucket of any of them, zeros left out.
+CREATE OR REPLACE MACRO sum_entries(entries) AS map_from_entries(list_filter(
+    list_transform(
+        list_sort(list_distinct(list_transform(entries, lambda e: e.key))),
+        lambda bucket: {
+            'key': bucket,
+            'value': list_sum(list_transform(
+                list_filter(entries, lambda e: e.key = bucket), lambda e: e.value))::BIGINT
+        }),
+    lambda e: e.value <> 0));
+CREATE OR REPLACE MACRO sum_histograms(histograms) AS
+    sum_entries(flatten(list_transform(histograms, lambda h: map_entries(h))));
+
 -- Before this hour the requests table no longer has rows: only roll-ups speak. One row.
 CREATE TABLE IF NOT EXISTS hot_since (hour TIMESTAMP NOT NULL);
 
@@ -85,7 +98,7 @@ CREATE TABLE IF NOT EXISTS targets (
 
 -- How far each file of a source has been read. `fingerprint` is of its first line.
 CREATE TABLE IF NOT EXISTS offsets (
-    source VARCHAR, fingerprint VARCHAR, position BIGINT NOT NULL, updated TIMESTAMP NOT NULL,
+    source VARCHAR, fingerprint VARCHAR, position BIGINT NOT NULL, lines BIGINT NOT NULL, updated TIMESTAMP NOT NULL,
     PRIMARY KEY (source, fingerprint)
 );
 
@@ -100,7 +113,7 @@ CREATE TABLE IF NOT EXISTS ingest_batches (
 
 CREATE TABLE IF NOT EXISTS rejects (
     arrived TIMESTAMP NOT NULL, source VARCHAR NOT NULL, source_format VARCHAR,
-    fingerprint VARCHAR, position BIGINT, reason VARCHAR NOT NULL, detail VARCHAR,
+    fingerprint VARCHAR, position BIGINT, line_number BIGINT, reason VARCHAR NOT NULL, detail VARCHAR,
     excerpt VARCHAR
 );
 

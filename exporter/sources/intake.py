@@ -1,0 +1,172 @@
+"""The one path in for request rows: a file, an HTTP body and a followed log all end here."""
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import BinaryIO, Literal, cast
+
+import zstandard
+from typing_extensions import Buffer
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.formats import format_named
+from exporter.sources.formats.detect import detect
+from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.lines import LINE_LIMIT_BYTES, LineReader
+from exporter.store.append import BatchResult, Stream, append
+from exporter.store.store import Store
+
+_SAMPLE_BYTES = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_BUFFER_BYTES = 1 << 20
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+
+
+@dataclass
+class IngestSummary:
+    """What became of an input, summed over its batches. Ratios are None without traffic."""
+
+    source: str
+    format: str
+    decided_because: str
+    accepted: int = 0
+    duplicate: int = 0
+    corrected: int = 0
+    conflicting: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    flags: dict[str, int] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    eligible_prompt_tokens: int = 0
+    reported_prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def rejected(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def coverage_ratio(self) -> float | None:
+        """Reported ÷ eligible prompt tokens of the accepted rows."""
+        if not self.eligible_prompt_tokens:
+            return None
+        return self.reported_prompt_tokens / self.eligible_prompt_tokens
+
+    @property
+    def token_hit_ratio(self) -> float | None:
+        if not self.reported_prompt_tokens:
+            return None
+        return self.cached_tokens / self.reported_prompt_tokens
+
+    def add(self, batch: BatchResult) -> None:
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(batch, name))
+        for mine, theirs in ((self.reasons, batch.reasons), (self.flags, batch.flags)):
+            for key, count in theirs.items():
+                mine[key] = mine.get(key, 0) + count
+
+
+_SUMMED = (
+    "accepted", "duplicate", "corrected", "conflicting", "prompt_tokens",
+    "eligible_prompt_tokens", "reported_prompt_tokens", "cached_tokens",
+)  # fmt: skip
+
+
+class Intake:
+    """Takes streams of rows into one store."""
+
+    def __init__(self, store: Store, *, line_limit_bytes: int = LINE_LIMIT_BYTES) -> None:
+        self.store = store
+        self._line_limit_bytes = line_limit_bytes
+
+    def ingest(
+        self,
+        stream: BinaryIO,
+        *,
+        source: str,
+        format: str = "auto",
+        origin: Literal["file", "http"] = "file",
+        name: str = "input",
+        defaults: dict[str, object] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> IngestSummary:
+        """Reads a stream of lines to its end, batch by batch, each in one transaction.
+
+        `name` is what the input is called in errors; it is not stored. `progress` is told the
+        number of bytes taken so far. Raises PrefixscopeError for an unknown format.
+        """
+        head, stream = _peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
+        log_format, because = choose_format(format, head, name)
+        target = Stream(
+            source,
+            log_format,
+            fingerprint(head, self.store.key) if origin == "file" else None,
+            defaults or {},
+        )
+        summary = IngestSummary(source, log_format.name, because)
+        reader = LineReader(stream, line_limit_bytes=self._line_limit_bytes)
+        try:
+            for batch in reader:
+                summary.add(append(self.store, batch, target))
+                if progress:
+                    progress(batch.end)
+        except _DAMAGED as error:
+            raise PrefixscopeError(
+                f"{name}: the compressed data is damaged or ends early ({error}); "
+                f"{summary.accepted} rows before the damage are stored"
+            ) from error
+        return summary
+
+
+def choose_format(name: str, head: bytes, input_name: str) -> tuple[LogFormat, str]:
+    """The format called `name`, or for 'auto' the one the first rows have, and why."""
+    if name != "auto":
+        return format_named(name), "chosen by name"
+    decision = detect(head, input_name)
+    return decision.log_format, decision.because
+
+
+def fingerprint(head: bytes, key: str) -> str:
+    """Identifies a file by its first line, so that it stays the same file while it grows.
+
+    Keyed, because a first line may hold a prompt.
+    """
+    first_line = head.split(b"\n", 1)[0].rstrip(b"\r")
+    return hashlib.blake2b(first_line, key=key.encode(), digest_size=16).hexdigest()
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream whose first bytes were already read."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head = memoryview(head)
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self._head[: len(target)] or memoryview(self._rest.read(len(target)))
+        target[: len(data)] = data
+        self._head = self._head[len(data) :]
+        return len(data)
+
+
+def _peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
+    """The first bytes, and a stream that still has them."""
+    head = stream.read(size)
+    return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream), _BUFFER_BYTES))
+
+
+def open_input(raw: BinaryIO) -> BinaryIO:
+    """Undoes gzip or zstd, told by the first bytes; anything else is read as it is."""
+    head, stream = _peek(raw, len(_ZSTD_MAGIC))
+    if head.startswith(_GZIP_MAGIC):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    if head.startswith(_ZSTD_MAGIC):
+        return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(stream))
+    return stream

@@ -1,0 +1,160 @@
+"""The live rows of a batch -> counters, in memory and in the store.
+
+A row is live when it arrives within the live window of its event time; an older one reaches
+the store and the roll-ups but only `late_tokens` here, so that `rate()` stays true.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import duckdb
+
+from exporter.store.counters import (
+    COUNTER_COLUMNS,
+    TTFT_BOUNDS,
+    CounterDelta,
+    LabelBounds,
+    LiveCounters,
+)
+
+LABELS = ("model", "route", "template", "tenant")
+
+_REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
+_LIVE = "ts >= $arrived - to_seconds($live_seconds) AND replica_role IS DISTINCT FROM 'decode'"
+_SUMS = ", ".join(
+    [f"count(*) FILTER (outcome = '{name.removesuffix('_requests')}')::BIGINT"
+     for name in COUNTER_COLUMNS if name.endswith("_requests")]
+    + ["coalesce(sum(prompt_tokens), 0)::BIGINT"]
+    + [f"coalesce(sum(prompt_tokens) FILTER ({_REPORTED}), 0)::BIGINT"]
+    + [f"coalesce(sum({name}) FILTER ({_REPORTED}), 0)::BIGINT"
+       for name in COUNTER_COLUMNS if name.startswith("cached_")]
+)  # fmt: skip
+_NAMES = ", ".join(f"coalesce({label}, '') AS {label}" for label in LABELS)
+_TTFT_CLASS = " ".join(
+    ["CASE"] + [f"WHEN ttft_seconds <= {bound!r} THEN {i}" for i, bound in enumerate(TTFT_BOUNDS)]
+    + [f"ELSE {len(TTFT_BOUNDS)} END"]
+)  # fmt: skip
+
+
+def collect(
+    cursor: duckdb.DuckDBPyConnection,
+    counters: LiveCounters,
+    relation: str,
+    parameters: dict[str, object],
+) -> CounterDelta:
+    """Sums the live rows of `relation` into series, admitting new label values on the way."""
+    delta = CounterDelta()
+    groups = cursor.execute(
+        f"SELECT {_NAMES}, {_SUMS} FROM {relation} WHERE {_LIVE} GROUP BY {', '.join(LABELS)}",
+        parameters,
+    ).fetchall()
+    for index, label in enumerate(LABELS):
+        admit(cursor, counters.bounds, label, (group[index] for group in groups))
+    for model, route, template, tenant, *values in groups:
+        delta.add_requests(counters.series(model, route, template, tenant), values)
+    if groups:
+        _collect_ttft(cursor, counters.bounds, relation, parameters, delta)
+    return delta
+
+
+def admit(
+    cursor: duckdb.DuckDBPyConnection, bounds: LabelBounds, label: str, values: Iterable[str]
+) -> None:
+    """Lets new values of a label in while there is room, and remembers them in the store."""
+    for value in bounds.admit(label, values):
+        cursor.execute(
+            "INSERT INTO label_values VALUES ($label, $value, make_timestamp(epoch_us(now())))"
+            " ON CONFLICT DO NOTHING",
+            {"label": label, "value": value},
+        )
+
+
+def _collect_ttft(
+    cursor: duckdb.DuckDBPyConnection,
+    bounds: LabelBounds,
+    relation: str,
+    parameters: dict[str, object],
+    delta: CounterDelta,
+) -> None:
+    rows = cursor.execute(
+        f"""SELECT coalesce(model, ''), coalesce(route, ''), outcome, {_TTFT_CLASS} AS class,
+            count(*), sum(ttft_seconds)
+        FROM {relation} WHERE {_LIVE} AND ttft_seconds IS NOT NULL GROUP BY ALL""",
+        parameters,
+    ).fetchall()
+    for model, route, outcome, bucket, requests, seconds in rows:
+        folded = bounds.fold("model", model), bounds.fold("route", route)
+        delta.add_ttft(*folded, outcome, bucket, requests, seconds)
+
+
+def persist(cursor: duckdb.DuckDBPyConnection, delta: CounterDelta) -> None:
+    """Appends the delta to the counters in the store, inside the batch's transaction."""
+    _insert(cursor, "live_counters", [(*key, *row) for key, row in delta.requests.items()])
+    _insert(
+        cursor,
+        "live_ttft",
+        [
+            (*key, bucket, count, row.seconds if bucket == first_bucket(row.buckets) else 0.0)
+            for key, row in delta.ttft.items()
+            for bucket, count in enumerate(row.buckets)
+            if count
+        ],
+    )
+
+
+def first_bucket(buckets: Sequence[int]) -> int:
+    """The row that carries the sum of seconds: the first bucket with requests."""
+    return next(index for index, count in enumerate(buckets) if count)
+
+
+def _insert(
+    cursor: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]
+) -> None:
+    """One INSERT for all rows: DuckDB's executemany pays for each row apart."""
+    if rows:
+        marks = ", ".join(f"({', '.join('?' * len(rows[0]))})" for _ in rows)
+        values = [value for row in rows for value in row]
+        cursor.execute(f"INSERT INTO {table} VALUES {marks}", values)
+
+
+def restore(cursor: duckdb.DuckDBPyConnection, counters: LiveCounters) -> None:
+    """Brings the counters of a store back into memory; demoted values join 'other'."""
+    delta = CounterDelta()
+    sums = ", ".join(f"sum({name})::BIGINT" for name in COUNTER_COLUMNS)
+    for model, route, template, tenant, *values in cursor.execute(
+        f"SELECT {', '.join(LABELS)}, {sums} FROM live_counters GROUP BY ALL"
+    ).fetchall():
+        delta.add_requests(counters.series(model, route, template, tenant), values)
+    for model, route, outcome, bucket, requests, seconds in cursor.execute(
+        "SELECT model, route, outcome, bucket, sum(requests)::BIGINT, sum(seconds)"
+        " FROM live_ttft GROUP BY ALL"
+    ).fetchall():
+        folded = counters.bounds.fold("model", model), counters.bounds.fold("route", route)
+        delta.add_ttft(*folded, outcome, bucket, requests, seconds)
+    delta.ingested = _sums(cursor, "source, source_format, sum(accepted)", "ingest_batches")
+    delta.rejected = _sums(cursor, "source, reason, count(*)", "rejects")
+    late, arrived = cursor.execute(
+        "SELECT coalesce(sum(late_tokens), 0)::BIGINT, max(last_arrived) FROM ingest_batches"
+    ).fetchone() or (0, None)
+    delta.late_tokens, delta.last_arrived = late, arrived
+    counters.apply(delta)
+
+
+def _sums(
+    cursor: duckdb.DuckDBPyConnection, columns: str, table: str
+) -> dict[tuple[str, str], int]:
+    rows = cursor.execute(f"SELECT {columns} FROM {table} GROUP BY ALL").fetchall()
+    return {(first, second): int(total) for first, second, total in rows}
+
+
+def compact(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Merges counter deltas into one row per series. Changes no sum."""
+    for table, keys, sums in (
+        ("live_counters", LABELS, COUNTER_COLUMNS),
+        ("live_ttft", ("model", "route", "outcome", "bucket"), ("requests", "seconds")),
+    ):
+        columns = ", ".join([*keys, *(f"sum({name}) AS {name}" for name in sums)])
+        cursor.execute(
+            f"CREATE OR REPLACE TEMP TABLE merged AS SELECT {columns} FROM {table} GROUP BY ALL"
+        )
+        cursor.execute(f"DELETE FROM {table}")
+        cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM merged")

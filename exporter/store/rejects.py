@@ -1,0 +1,69 @@
+"""What could not be taken: source, place, reason and a redacted excerpt; never the text itself."""
+
+from collections import Counter
+from datetime import datetime
+
+import duckdb
+import pyarrow as pa
+
+from exporter.sources.lines import BadLine
+
+_BAD_SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("line_number", pa.int64()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+_CONFLICT = "an earlier row with this id says otherwise; the earlier row stays"
+
+
+def keep(
+    cursor: duckdb.DuckDBPyConnection,
+    bad: list[BadLine],
+    *,
+    source: str,
+    source_format: str,
+    fingerprint: str | None,
+    arrived: datetime,
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Stores the rejects of a batch: rows of `batch` with a reason, conflicts, bad lines.
+
+    Returns rows by reason, all of them and those new to the store: reading a file again adds
+    no second reject. Conflicts are kept as rejects too, but their count is not in the first.
+    """
+    rows = [(b.position, b.line_number, b.reason, b.detail) for b in bad]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, _BAD_SCHEMA, strict=True)]
+    cursor.register("bad_lines", pa.table(arrays, schema=_BAD_SCHEMA))
+    cursor.execute(
+        f"""CREATE OR REPLACE TEMP TABLE refused AS
+        SELECT position, line_number, reason, NULL AS detail, excerpt FROM batch
+        WHERE reason IS NOT NULL
+        UNION ALL BY NAME SELECT * FROM bad_lines
+        UNION ALL BY NAME SELECT position, line_number, 'conflicting' AS reason,
+            '{_CONFLICT}' AS detail
+        FROM batch JOIN settled USING (position) WHERE verdict = 'conflicting'"""
+    )
+    cursor.unregister("bad_lines")
+    stored = cursor.execute(
+        """INSERT INTO rejects BY NAME
+        SELECT $arrived::TIMESTAMP AS arrived, $source AS source,
+            $source_format AS source_format, $fingerprint AS fingerprint, *
+        FROM refused WHERE $fingerprint IS NULL OR (position, reason) NOT IN (
+            SELECT (position, reason) FROM rejects
+            WHERE source = $source AND fingerprint = $fingerprint)
+        RETURNING reason""",
+        {
+            "arrived": arrived,
+            "source": source,
+            "source_format": source_format,
+            "fingerprint": fingerprint,
+        },
+    ).fetchall()
+    reasons = cursor.execute(
+        "SELECT reason, count(*) FROM refused WHERE reason <> 'conflicting' GROUP BY ALL"
+    ).fetchall()
+    return dict(reasons), dict(Counter(reason for (reason,) in stored))

@@ -1,0 +1,117 @@
+"""Roll-ups as additive deltas, and their compaction.
+
+A batch appends one row per key it touches; readers always SUM, so several rows of one key are
+right at any time. Compaction merges them now and then to keep the tables small. Appending
+never reads the past, and a late row costs no more than a punctual one.
+"""
+
+import math
+from dataclasses import dataclass
+
+import duckdb
+
+from exporter.records import OUTCOMES, TIERS
+
+# TTFT histograms are log-spaced: bucket i is [RATIO^i, RATIO^(i+1)) seconds. Its middle is at
+# most sqrt(1.08) - 1 = 3.9 % from any value in it.
+BUCKET_RATIO = 1.08
+TTFT_BUCKET = f"floor(ln(ttft_seconds) / {math.log(BUCKET_RATIO)!r})::INTEGER"
+
+_REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
+_INELIGIBLE = "ineligible_reason IS NOT NULL"
+_COUNTS = {
+    "requests": "count(*)",
+    "reported_requests": f"count(*) FILTER ({_REPORTED})",
+    "ineligible_requests": f"count(*) FILTER ({_INELIGIBLE})",
+    "reuse_requests": f"count(*) FILTER ({_REPORTED} AND cached_tokens > 0)",
+    **{f"{outcome}_requests": f"count(*) FILTER (outcome = '{outcome}')" for outcome in OUTCOMES},
+    "prompt_tokens": "coalesce(sum(prompt_tokens), 0)",
+    "reported_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({_REPORTED}), 0)",
+    "ineligible_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({_INELIGIBLE}), 0)",
+    **{
+        column: f"coalesce(sum({column}) FILTER ({_REPORTED}), 0)"
+        for column in ("cached_tokens", *(f"cached_{tier}" for tier in TIERS))
+    },
+    "output_tokens": "coalesce(sum(output_tokens), 0)",
+}
+_HISTOGRAMS = tuple(f"ttft_{outcome}" for outcome in OUTCOMES)
+
+
+@dataclass(frozen=True)
+class Rollup:
+    """A roll-up table: its time column and the dimensions beside it."""
+
+    table: str
+    unit: str
+    dimensions: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (self.unit, *self.dimensions)
+
+
+MINUTE = Rollup("minute_rollup", "minute", ("model", "replica", "route", "ttft_point"))
+HOUR = Rollup("hour_rollup", "hour", ("model", "route", "template", "tenant", "ttft_point"))
+ROLLUPS = (MINUTE, HOUR)
+
+
+def add(
+    cursor: duckdb.DuckDBPyConnection, relation: str, *, where: str = "true", sign: int = 1,
+    tenant: str = "tenant",
+) -> None:  # fmt: skip
+    """Adds (or with sign -1 takes back) the rows of a relation with the columns of `requests`.
+
+    `tenant` is the SQL that folds tenants beyond the day's most frequent into 'other'.
+    """
+    for rollup in ROLLUPS:
+        cursor.execute(_delta(rollup, relation, where, sign, tenant))
+
+
+def _delta(rollup: Rollup, relation: str, where: str, sign: int, tenant: str) -> str:
+    keys = ", ".join(tenant if name == "tenant" else name for name in rollup.dimensions)
+    counts = ", ".join(f"{sign} * ({value})" for value in _COUNTS.values())
+    histograms = ", ".join(
+        _signed(f"histogram({TTFT_BUCKET}) FILTER (outcome = '{outcome}'"
+                " AND ttft_seconds IS NOT NULL)", sign)
+        for outcome in OUTCOMES
+    )  # fmt: skip
+    return f"""
+    INSERT INTO {rollup.table} BY POSITION
+    SELECT date_trunc('{rollup.unit}', ts), {keys}, {counts}, {histograms}
+    FROM {relation}
+    WHERE ({where}) AND replica_role IS DISTINCT FROM 'decode'
+    GROUP BY ALL"""
+
+
+def _signed(histogram: str, sign: int) -> str:
+    if sign > 0:
+        return histogram
+    entry = "{'key': entry.key, 'value': -entry.value}"
+    return f"map_from_entries(list_transform(map_entries({histogram}), lambda entry: {entry}))"
+
+
+def compact(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Merges the rows of every key that has more than one. Changes no sum."""
+    for rollup in ROLLUPS:
+        key = ", ".join(rollup.key)
+        cursor.execute(
+            f"CREATE OR REPLACE TEMP TABLE split_times AS SELECT DISTINCT {rollup.unit} AS t"
+            f" FROM (SELECT {key} FROM {rollup.table} GROUP BY ALL HAVING count(*) > 1)"
+        )
+        cursor.execute(f"CREATE OR REPLACE TEMP TABLE merged AS {_merged(rollup)}")
+        cursor.execute(
+            f"DELETE FROM {rollup.table} WHERE {rollup.unit} IN (SELECT t FROM split_times)"
+        )
+        cursor.execute(f"INSERT INTO {rollup.table} BY NAME SELECT * FROM merged")
+
+
+def _merged(rollup: Rollup) -> str:
+    counts = ", ".join(f"sum({name})::BIGINT AS {name}" for name in _COUNTS)
+    histograms = ", ".join(
+        f"sum_histograms(list({name}) FILTER ({name} IS NOT NULL)) AS {name}"
+        for name in _HISTOGRAMS
+    )
+    return f"""
+    SELECT {", ".join(rollup.key)}, {counts}, {histograms}
+    FROM {rollup.table} WHERE {rollup.unit} IN (SELECT t FROM split_times)
+    GROUP BY ALL"""

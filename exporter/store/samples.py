@@ -1,0 +1,159 @@
+"""Writing engine samples and the state of targets; reading that state back.
+
+Rows go in as one Arrow table per batch: thousands of single inserts would take longer than
+everything before them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+
+from exporter.records import EngineSample
+
+_TIME = pa.timestamp("us")
+_INTEGER_32 = {"block_size"}
+_TEXT = {"target", "replica", "engine", "version", "model", "role", "provenance"}
+_FLAG = {"reset", "gap", "caching_enabled"}
+_FLOAT = {"prefill_seconds", "queue_seconds", "ttft_sum_seconds", "kv_usage_ratio"}
+
+
+def _sample_type(column: str) -> pa.DataType:
+    if column in ("since", "ts"):
+        return _TIME
+    if column == "ttft_buckets":
+        return pa.map_(pa.float64(), pa.int64())
+    if column in _TEXT:
+        return pa.string()
+    if column in _FLAG:
+        return pa.bool_()
+    if column in _FLOAT:
+        return pa.float64()
+    return pa.int32() if column in _INTEGER_32 else pa.int64()
+
+
+_SAMPLE_TYPES = {column: _sample_type(column) for column in EngineSample.model_fields}
+
+
+@dataclass(frozen=True)
+class TargetRow:
+    """One row of `targets`: what the scraper remembers and what health pages show.
+
+    `url` None = pages recorded by somebody else: nothing to poll. `up` says how the last
+    attempt went. `series` is the JSON of `TargetState`.
+    """
+
+    target: str
+    url: str | None = None
+    engine: str | None = None
+    up: bool | None = None
+    last_attempt: datetime | None = None
+    last_success: datetime | None = None
+    error: str | None = None
+    missing_metrics: tuple[str, ...] = ()
+    frozen: bool = False
+    duration_seconds: float | None = None
+    series: str | None = None
+
+
+_TARGET_TYPES: dict[str, pa.DataType] = {
+    "target": pa.string(),
+    "url": pa.string(),
+    "engine": pa.string(),
+    "up": pa.bool_(),
+    "last_attempt": _TIME,
+    "last_success": _TIME,
+    "error": pa.string(),
+    "missing_metrics": pa.list_(pa.string()),
+    "frozen": pa.bool_(),
+    "duration_seconds": pa.float64(),
+    "series": pa.string(),
+}
+
+
+def append_samples(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) -> None:
+    """Append samples inside the caller's transaction. No samples: nothing happens.
+
+    Reading a page twice is ruled out before this: the state of its target, written in the
+    same transaction, knows how far it was read.
+    """
+    if not samples:
+        return
+    batch = pa.table(
+        {
+            column: _array([getattr(sample, column) for sample in samples], kind)
+            for column, kind in _SAMPLE_TYPES.items()
+        }
+    )
+    cursor.register("sample_batch", batch)
+    try:
+        cursor.execute("INSERT INTO engine_samples BY NAME SELECT * FROM sample_batch")
+    finally:
+        cursor.unregister("sample_batch")
+
+
+def upsert_targets(cursor: duckdb.DuckDBPyConnection, rows: Iterable[TargetRow]) -> None:
+    """Write the newest state of targets inside the caller's transaction; one row per target."""
+    newest = {row.target: row for row in rows}
+    if not newest:
+        return
+    batch = pa.table(
+        {
+            column: _array([getattr(row, column) for row in newest.values()], kind)
+            for column, kind in _TARGET_TYPES.items()
+        }
+    )
+    cursor.register("target_batch", batch)
+    try:
+        cursor.execute("INSERT OR REPLACE INTO targets BY NAME SELECT * FROM target_batch")
+    finally:
+        cursor.unregister("target_batch")
+
+
+def load_targets(cursor: duckdb.DuckDBPyConnection) -> dict[str, TargetRow]:
+    """Every target the store remembers, by name."""
+    names = [column.name for column in fields(TargetRow)]
+    found = cursor.execute("FROM targets").fetchall()
+    columns = [column[0] for column in cursor.description or ()]
+    rows = (dict(zip(columns, row, strict=True)) for row in found)
+    return {row["target"]: _target(row, names) for row in rows}
+
+
+def remove_targets(cursor: duckdb.DuckDBPyConnection, targets: Iterable[str]) -> None:
+    """Forget targets that are configured no more, so that current state does not show them.
+
+    Their samples stay: what they served was served.
+    """
+    cursor.execute("DELETE FROM targets WHERE target IN (SELECT unnest(?))", [list(targets)])
+
+
+def _target(row: Mapping[str, object], names: Sequence[str]) -> TargetRow:
+    values = {name: _aware(row[name]) for name in names}
+    missing = values.pop("missing_metrics")
+    frozen = values.pop("frozen")
+    return TargetRow(
+        missing_metrics=tuple(missing) if isinstance(missing, list) else (),
+        frozen=bool(frozen),
+        **values,  # type: ignore[arg-type]  # the columns are the fields
+    )
+
+
+def _aware(value: object) -> object:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+
+
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    if kind == _TIME:
+        values = [_naive(v) if isinstance(v, datetime) else None for v in values]
+    elif pa.types.is_map(kind):
+        values = [list(v.items()) if isinstance(v, dict) else None for v in values]
+    elif pa.types.is_list(kind):
+        values = [list(v) if isinstance(v, tuple) else None for v in values]
+    return pa.array(values, kind)
+
+
+def _naive(moment: datetime) -> datetime:
+    """As the columns keep it: UTC without a zone."""
+    return moment.astimezone(UTC).replace(tzinfo=None)

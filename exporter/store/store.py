@@ -1,0 +1,176 @@
+"""The DuckDB file of one exporter: opened once, owned by one process, written one at a time."""
+
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+import duckdb
+from pydantic import BaseModel, ConfigDict, Field
+
+from exporter.errors import PrefixscopeError, StoreLocked
+from exporter.store import live
+from exporter.store.counters import LabelBounds, LiveCounters
+
+FILE_NAME = "prefixscope.duckdb"
+KEY_NAME = "hash.key"
+SCHEMA_VERSION = 1
+
+
+class StoreSettings(BaseModel):
+    """How a store keeps and bounds what it is given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    memory_limit: str = Field("512MB", description="DuckDB's memory limit")
+    hot_days: int = Field(45, ge=1, description="days requests stay row by row")
+    rollup_days: int = Field(800, ge=1, description="days roll-ups and engine samples stay")
+    live_window_seconds: float = Field(
+        600, gt=0, description="rows older than this on arrival do not count in /metrics"
+    )
+    hit_threshold_ratio: float = Field(
+        0.8, gt=0, le=1, description="cached share of the eligible tokens that makes a hit"
+    )
+    top_models: int = Field(50, ge=1, description="model values kept apart on /metrics")
+    top_routes: int = Field(100, ge=1, description="route values kept apart on /metrics")
+    top_templates: int = Field(100, ge=1, description="template values kept apart on /metrics")
+    top_tenants: int = Field(200, ge=1, description="tenants kept apart, the rest is 'other'")
+    max_series: int = Field(5000, ge=1, description="label combinations on /metrics")
+
+    def label_limits(self) -> dict[str, int]:
+        return {
+            "model": self.top_models,
+            "route": self.top_routes,
+            "template": self.top_templates,
+            "tenant": self.top_tenants,
+        }
+
+
+class Store:
+    """One store. `cursor` is for reading (one per thread), `write` for one transaction."""
+
+    def __init__(
+        self, directory: Path, connection: duckdb.DuckDBPyConnection, settings: StoreSettings
+    ) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.key = _key(directory)
+        self._connection = connection
+        self._writing = threading.Lock()
+        admitted = self.cursor().execute("SELECT label, value FROM label_values").fetchall()
+        bounds = LabelBounds(settings.label_limits(), admitted)
+        self.counters = LiveCounters(bounds, settings.max_series)
+        live.restore(self.cursor(), self.counters)
+
+    @classmethod
+    def open(cls, directory: Path, settings: StoreSettings | None = None) -> "Store":
+        """Opens or creates the store in `directory`.
+
+        Raises StoreLocked when another process owns it, PrefixscopeError when it cannot be
+        used (not writable, written by a newer release).
+        """
+        settings = settings or StoreSettings()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PrefixscopeError(f"cannot create the store {directory}: {error}") from error
+        connection = _connect(directory, settings)
+        _migrate(connection, directory)
+        return cls(directory, connection, settings)
+
+    @property
+    def hash_key_id(self) -> str:
+        """Names the key without giving it away; chains of different ids are never compared."""
+        return hashlib.sha256(self.key.encode()).hexdigest()[:8]
+
+    @property
+    def path(self) -> Path:
+        return self.directory / FILE_NAME
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        return self._connection.cursor()
+
+    @contextmanager
+    def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One transaction under the writer's lock: all of it, or nothing."""
+        with self._writing:
+            cursor = self._connection.cursor()
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            else:
+                cursor.execute("COMMIT")
+            finally:
+                cursor.close()
+
+    def set_meta(self, key: str, value: str) -> None:
+        with self.write() as cursor:
+            cursor.execute("INSERT OR REPLACE INTO meta VALUES ($key, $value)",
+                           {"key": key, "value": value})  # fmt: skip
+
+    def close(self) -> None:
+        with self._writing:
+            self._connection.close()
+
+
+def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnection:
+    path = directory / FILE_NAME
+    spill = str(directory / "spill")
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": settings.memory_limit,
+        "temp_directory": spill,
+        # Fetching extensions over the network is nothing a monitoring store should do.
+        "autoinstall_known_extensions": False,
+    }
+    try:
+        return duckdb.connect(str(path), config=config)
+    except duckdb.IOException as error:
+        if "lock" in str(error).lower():
+            raise StoreLocked(
+                f"the store {path} is in use by another process ({_owner(str(error))}); "
+                "ask that exporter instead (--url http://127.0.0.1:9465) or stop it"
+            ) from error
+        raise PrefixscopeError(f"cannot open the store {path}: {error}") from error
+
+
+def _owner(message: str) -> str:
+    """DuckDB names the holder of the lock in its message: '… (PID 123) by user …'."""
+    start = message.find("(PID")
+    return message[start + 1 : message.find(")", start)] if start >= 0 else "unknown owner"
+
+
+def _migrate(connection: duckdb.DuckDBPyConnection, directory: Path) -> None:
+    """Creates what is missing. Versions only go forward; an older release refuses a newer file."""
+    connection.execute("CREATE TABLE IF NOT EXISTS meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
+    row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    if row and int(row[0]) > SCHEMA_VERSION:
+        raise PrefixscopeError(
+            f"the store {directory} has schema version {row[0]}, this release knows "
+            f"{SCHEMA_VERSION}; upgrade prefixscope"
+        )
+    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
+    connection.execute(resources.files("queries").joinpath("views.sql").read_text())
+    connection.execute(
+        "INSERT INTO meta VALUES ('schema_version', $version) ON CONFLICT DO NOTHING",
+        {"version": str(SCHEMA_VERSION)},
+    )
+
+
+def _key(directory: Path) -> str:
+    """The secret of keyed hashes: a file of its own, made at first start, readable by its owner."""
+    path = directory / KEY_NAME
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        key = secrets.token_hex(32)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(key + "\n")
+        return key
