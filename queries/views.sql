@@ -262,3 +262,80 @@ SELECT
     END AS prefilled_tokens
 FROM cells
 WINDOW cache AS (PARTITION BY replica, model);
+
+-- Bounds of a class of similar token counts: half powers of two from 64 on, one class below.
+CREATE OR REPLACE MACRO class_from(tokens) AS
+    CASE WHEN tokens < 64 THEN 0 ELSE ceil(pow(2, floor(2 * log2(tokens)) / 2)) END::BIGINT;
+CREATE OR REPLACE MACRO class_to(tokens) AS
+    CASE WHEN tokens < 64 THEN 64 ELSE ceil(pow(2, (floor(2 * log2(tokens)) + 1) / 2)) END::BIGINT;
+
+-- Requests with a measured time to first token. Different points are never mixed.
+CREATE OR REPLACE VIEW first_tokens AS
+SELECT
+    ts, outcome, coalesce(ttft_point, '') AS ttft_point, ttft_seconds,
+    prompt_tokens,
+    CASE
+        WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis)
+            THEN prompt_tokens - cached_tokens
+    END AS computed_tokens,
+    coalesce(model, '') AS model, coalesce(replica, '') AS replica, coalesce(route, '') AS route,
+    coalesce(template, '') AS template, coalesce(tenant, '') AS tenant
+FROM requests
+WHERE ttft_seconds IS NOT NULL AND replica_role IS DISTINCT FROM 'decode';
+
+-- Prefill speed per replica and model: slope of prefill time on computed tokens over the hot rows
+-- of the window. The engine's own prefill time, else time to first token less queue time, else (no
+-- queue time known) time to first token; never two of them in one slope. No figure below 100
+-- requests, without spread (standard deviation a tenth of the mean), or with a slope that is not
+-- positive.
+CREATE OR REPLACE MACRO prefill_speeds(
+    since_border, until_border, wanted_model, wanted_replica
+) AS TABLE
+WITH timed AS (
+    SELECT
+        coalesce(replica, '') AS replica,
+        coalesce(model, '') AS model,
+        prompt_tokens - cached_tokens AS computed_tokens,
+        coalesce(prefill_seconds, ttft_seconds - coalesce(queue_seconds, 0)) AS seconds,
+        CASE
+            WHEN prefill_seconds IS NOT NULL THEN '1 prefill_seconds'
+            WHEN queue_seconds IS NOT NULL THEN '2 ttft_seconds - queue_seconds'
+            ELSE '3 ttft_seconds, queue unknown'
+        END AS ranked_basis,
+        CASE WHEN prefill_seconds IS NULL THEN coalesce(ttft_point, '') END AS point
+    FROM requests
+    WHERE
+        in_window(ts, since_border, until_border)
+        AND replica_role IS DISTINCT FROM 'decode'
+        AND is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis)
+        AND coalesce(prefill_seconds, ttft_seconds) IS NOT NULL
+        AND matches(coalesce(model, ''), wanted_model)
+        AND matches(coalesce(replica, ''), wanted_replica)
+),
+
+slopes AS (
+    SELECT
+        replica, model, ranked_basis, point,
+        count(*) AS requests,
+        regr_slope(seconds, computed_tokens) AS seconds_per_token,
+        least(regr_r2(seconds, computed_tokens), 1) AS fit,
+        min(computed_tokens) AS min_computed_tokens,
+        max(computed_tokens) AS max_computed_tokens
+    FROM timed
+    WHERE seconds >= 0
+    GROUP BY ALL
+    HAVING
+        count(*) >= 100
+        AND stddev_pop(computed_tokens) >= 0.1 * avg(computed_tokens)
+        AND regr_slope(seconds, computed_tokens) > 0
+)
+
+SELECT
+    replica, model, requests,
+    1 / seconds_per_token AS tokens_per_second,
+    fit, min_computed_tokens, max_computed_tokens,
+    concat_ws(' at ', ranked_basis[3:], nullif(point, '')) AS basis
+FROM slopes
+QUALIFY row_number() OVER (
+    PARTITION BY replica, model ORDER BY ranked_basis, requests DESC, point
+) = 1;

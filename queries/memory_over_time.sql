@@ -1,0 +1,41 @@
+/*
+name: memory_over_time
+question: How did the use of KV memory move?
+grain: one row per step and replica with samples; means over the step
+params:
+  step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a step; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+columns:
+  ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
+  replica: {type: VARCHAR, unit: name, meaning: "Replica."}
+  kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "Share held by running requests."}
+  running_tokens: {type: BIGINT, unit: tokens, meaning: "Held by running requests."}
+  cached_tokens: {type: BIGINT, unit: tokens, meaning: "Reusable but unreferenced; NULL where the engine does not say."}
+  free_tokens: {type: BIGINT, unit: tokens, meaning: "Neither; NULL where the engine does not say."}
+  capacity_tokens: {type: BIGINT, unit: tokens, meaning: "KV tokens the memory holds; NULL where unknown."}
+*/
+SELECT
+    time_bucket(
+        to_seconds(engine_step(
+            getvariable('step_seconds'), getvariable('since'), getvariable('until')
+        )),
+        ts
+    ) AS ts,
+    replica,
+    avg(kv_usage_ratio) AS kv_usage_ratio,
+    round(avg(
+        coalesce(kv_running_tokens, kv_usage_ratio * kv_capacity_tokens)
+    ))::BIGINT AS running_tokens,
+    round(avg(kv_cached_tokens))::BIGINT AS cached_tokens,
+    round(avg(kv_free_tokens))::BIGINT AS free_tokens,
+    round(avg(kv_capacity_tokens))::BIGINT AS capacity_tokens
+FROM engine_samples
+WHERE
+    in_window(engine_samples.ts, getvariable('since'), getvariable('until'))
+    AND matches(coalesce(model, ''), getvariable('model'))
+    AND matches(replica, getvariable('replica'))
+GROUP BY 1, 2
+ORDER BY 1, 2;

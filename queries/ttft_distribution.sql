@@ -1,0 +1,43 @@
+/*
+name: ttft_distribution
+question: How are times to first token distributed, hits against misses?
+grain: one row per outcome, ttft_point and bucket with requests; bounds grow by 8 %
+params:
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+  route: {type: VARCHAR, default: null, meaning: "Only this route."}
+  template: {type: VARCHAR, default: null, meaning: "Only this template."}
+  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+columns:
+  outcome: {type: VARCHAR, unit: name, meaning: "miss, partial, hit or unknown."}
+  ttft_point: {type: VARCHAR, unit: name, meaning: "Where the clock stands: client, gateway, engine_arrival or engine_scheduled; never mixed."}
+  from_seconds: {type: DOUBLE, unit: seconds, meaning: "Lower bound of the bucket, inclusive."}
+  to_seconds: {type: DOUBLE, unit: seconds, meaning: "Upper bound, exclusive."}
+  requests: {type: BIGINT, unit: requests, meaning: "Requests with a measured time in the bucket, rows still hot."}
+*/
+WITH bucketed AS (
+    SELECT
+        outcome, ttft_point,
+        floor(ln(ttft_seconds) / ln(1.08))::INTEGER AS bucket,
+        count(*) AS requests
+    FROM first_tokens
+    WHERE
+        ttft_seconds > 0
+        AND in_window(ts, getvariable('since'), getvariable('until'))
+        AND matches(model, getvariable('model'))
+        AND matches(replica, getvariable('replica'))
+        AND matches(route, getvariable('route'))
+        AND matches(template, getvariable('template'))
+        AND matches(tenant, getvariable('tenant'))
+    GROUP BY ALL
+)
+
+SELECT
+    outcome, ttft_point,
+    pow(1.08, bucket) AS from_seconds,
+    pow(1.08, bucket + 1) AS to_seconds,
+    requests
+FROM bucketed
+ORDER BY ttft_point, outcome, bucket;
