@@ -1,0 +1,171 @@
+"""SGLang's metric page, served at /metrics when started with --enable-metrics.
+
+Read against releases 0.4.6 to 0.5.23. Request counters (prompt, cached) come from the
+tokenizer process and count at a request's end; memory, queues and look-up counters come from
+the schedulers, one per rank. Tensor and pipeline ranks repeat the same token counts, so one
+of them is read. Request counters carry no data-parallel rank: with several ranks they belong
+to the whole server, and memory to each rank.
+
+The `cache_hit_rate` gauge is the last batch's (and 0 after every decode step up to 0.5.19):
+it is never read.
+"""
+
+from exporter.sources.engines.mapping import Engine, Fields, Row
+
+_CACHED = ("sglang:cached_tokens_total",)
+_EFFECTIVE = ("sglang:prefill_effective_tokens_total",)
+_REALTIME = ("sglang:realtime_tokens_total",)
+
+
+def _only(label: str, *values: str) -> dict[str, frozenset[str]]:
+    return {label: frozenset(values)}
+
+
+ROWS = (
+    Row(
+        "prompt_tokens", "counter", "tokens", ("sglang:prompt_tokens_total",),
+        "prompt length, when the request finishes", from_zero=True,
+    ),
+    Row(
+        "cached_tokens", "counter", "tokens", _CACHED,
+        "prompt tokens served from any tier, first pass only, when the request finishes",
+        from_zero=True, since="0.4.6", provenance="finish/once/tokens",
+    ),
+    Row(
+        "cached_device", "counter", "tokens", _CACHED, "served from device memory",
+        where=_only("cache_source", "device"), since="0.5.9", expected=False,
+    ),
+    Row(
+        "cached_host", "counter", "tokens", _CACHED, "served from host memory",
+        where=_only("cache_source", "host"), since="0.5.9", expected=False,
+    ),
+    Row(
+        "cached_remote", "counter", "tokens", _CACHED, "served from the storage backend",
+        where=_only("cache_source", "storage"), since="0.5.9", expected=False,
+    ),
+    Row(
+        "lookup_tokens", "counter", "tokens", _EFFECTIVE,
+        "tokens of prefill batches, computed or hit, retracted ones once",
+        where=_only("mode", "input", "device_hit", "host_hit", "storage_hit"),
+        since="0.5.18", expected=False,
+    ),
+    Row(
+        "lookup_tokens", "counter", "tokens", _REALTIME,
+        "the same, with the second prefill of retracted requests",
+        where=_only("mode", "prefill_compute", "prefill_cache"), since="0.5.7", expected=False,
+    ),
+    Row(
+        "lookup_hit_tokens", "counter", "tokens", _EFFECTIVE,
+        "of these the ones not computed",
+        where=_only("mode", "device_hit", "host_hit", "storage_hit"),
+        since="0.5.18", expected=False, provenance="lookup/once/tokens",
+    ),
+    Row(
+        "lookup_hit_tokens", "counter", "tokens", _REALTIME,
+        "the same, with the second prefill of retracted requests",
+        where=_only("mode", "prefill_cache"), since="0.5.7", expected=False,
+        provenance="lookup/attempt/tokens",
+    ),
+    Row(
+        "output_tokens", "counter", "tokens", ("sglang:generation_tokens_total",),
+        "generated tokens, when the request finishes", from_zero=True,
+    ),
+    Row(
+        "finished_requests", "counter", "requests",
+        ("sglang:e2e_request_latency_seconds_count",), "requests finished",
+        expected=False,
+    ),
+    Row(
+        "preemptions", "counter", "events", ("sglang:num_retracted_requests_total",),
+        "requests thrown back for lack of KV memory", since="0.5.7", expected=False,
+    ),
+    Row(
+        "evicted_tokens", "counter", "tokens", ("sglang:evicted_tokens_total",),
+        "device tokens freed by eviction, backed up or not; before 0.5.21 the page has no rank "
+        "labels and the value is a multiple by the number of tensor ranks, so it is not read",
+        needs="tp_rank", since="0.5.21", expected=False,
+    ),
+    Row(
+        "ttft_buckets", "histogram", "seconds", ("sglang:time_to_first_token_seconds",),
+        "arrival at the server to first token; by default nothing below 100 ms is told apart",
+        from_zero=True,
+    ),
+    Row(
+        "queue_seconds", "counter", "seconds", ("sglang:queue_time_seconds_sum",),
+        "time in the queue", since="0.5.3", expected=False,
+    ),
+    Row(
+        "queue_seconds", "counter", "seconds", ("sglang:queue_time_s_sum",),
+        "the name in 0.5.2", until="0.5.2", expected=False,
+    ),
+    Row(
+        "running_requests", "gauge", "requests", ("sglang:num_running_reqs",), "being served",
+    ),
+    Row(
+        "waiting_requests", "gauge", "requests", ("sglang:num_queue_reqs",), "queued",
+    ),
+    Row(
+        "kv_usage_ratio", "gauge", "ratio", ("sglang:full_token_usage",),
+        "share of the full-attention pool that running requests hold",
+        since="0.5.10", expected=False,
+    ),
+    Row(
+        "kv_usage_ratio", "gauge", "ratio", ("sglang:token_usage",),
+        "share of the fullest pool that running requests hold",
+    ),
+    Row(
+        "kv_running_tokens", "gauge", "tokens", ("sglang:kv_used_tokens",),
+        "KV tokens running requests hold", since="0.5.11",
+    ),
+    Row(
+        "kv_running_tokens", "gauge", "tokens", ("sglang:num_used_tokens",),
+        "the same of the fullest pool",
+    ),
+    Row(
+        "kv_cached_tokens", "gauge", "tokens", ("sglang:kv_evictable_tokens",),
+        "reusable KV tokens nobody holds", since="0.5.11", expected=False,
+    ),
+    Row(
+        "kv_free_tokens", "gauge", "tokens", ("sglang:kv_available_tokens",),
+        "free slots", since="0.5.11", expected=False,
+    ),
+    Row(
+        "kv_capacity_tokens", "gauge", "tokens", ("sglang:max_total_num_tokens",),
+        "tokens that fit",
+    ),
+    Row(
+        "block_size", "gauge", "tokens", ("sglang:page_size",),
+        "tokens per page", since="0.5.11", expected=False,
+    ),
+    Row(
+        "block_size", "info", "tokens", ("sglang:cache_config_info",),
+        "tokens per page", label="page_size", since="0.5.9", until="0.5.10", expected=False,
+    ),
+)  # fmt: skip
+
+SKIPPED = {
+    "sglang:cache_hit_rate": "the last batch's ratio, not a rate over time",
+    "sglang:swa_": "another pool than full attention",
+    "sglang:mamba_": "another pool than full attention",
+}
+
+
+def _settle(fields: Fields, _names: frozenset[str]) -> None:
+    """Tiers only where they tell the whole: without a breakdown the engine says "total"."""
+    tiers = ("cached_device", "cached_host", "cached_remote")
+    amounts = [fields.get(tier) for tier in tiers]
+    cached = fields.get("cached_tokens")
+    if sum(a for a in amounts if isinstance(a, int)) != (cached or 0):
+        fields.update(dict.fromkeys(tiers))
+
+
+SGLANG = Engine(
+    name="sglang",
+    rows=ROWS,
+    skipped=SKIPPED,
+    rank_label="dp_rank",
+    role_label="engine_type",
+    copied_labels=("tp_rank", "pp_rank", "moe_ep_rank"),
+    total_labels={"priority": ""},
+    settle=_settle,
+)

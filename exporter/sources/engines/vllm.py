@@ -1,0 +1,197 @@
+"""vLLM's metric page, served by its API server at /metrics.
+
+Read against releases 0.8.0 to 0.33.0; `since` is the first checked release that has a metric.
+Two families count hits and are never mixed: prompt_tokens* when a request's first token is
+out (each prompt once), prefix_cache_* at look-up (up to 0.26 once per attempt, so under
+memory pressure more than once). An `engine` label tells data-parallel ranks apart.
+
+The usage gauge is what running requests hold. Cached blocks that wait for reuse count as free
+in it, so cached and free tokens stay unknown here.
+"""
+
+from exporter.sources.engines.mapping import Engine, Fields, Row
+
+
+def _sources(*names: str) -> dict[str, frozenset[str]]:
+    return {"source": frozenset(names)}
+
+
+_BY_TIER = ("vllm:prompt_tokens_cached_by_source_total",)
+_BY_SOURCE = ("vllm:prompt_tokens_by_source_total",)
+_CONFIG = ("vllm:cache_config_info",)
+
+ROWS = (
+    Row(
+        "prompt_tokens", "counter", "tokens", ("vllm:prompt_tokens_total",),
+        "prompt length, once, when the request's first output is processed",
+    ),
+    Row(
+        "cached_tokens", "counter", "tokens", ("vllm:prompt_tokens_cached_total",),
+        "prompt tokens served from the device or through a connector, first prefill only",
+        since="0.16.0", provenance="finish/once/tokens",
+    ),
+    Row(
+        "cached_device", "counter", "tokens", _BY_TIER,
+        "hits in device memory, at admission",
+        where=_sources("device"), since="0.32.0", expected=False,
+    ),
+    Row(
+        "cached_device", "counter", "tokens", _BY_SOURCE,
+        "hits in device memory (up to 0.19.1 with the one recomputed token of a full hit)",
+        where=_sources("local_cache_hit"), since="0.16.0", expected=False,
+    ),
+    Row(
+        "cached_host", "counter", "tokens", _BY_TIER,
+        "hits the connector served from host memory",
+        where=_sources("host"), since="0.32.0", expected=False,
+    ),
+    Row(
+        "cached_disk", "counter", "tokens", _BY_TIER,
+        "hits the connector served from disk",
+        where=_sources("disk"), since="0.32.0", expected=False,
+    ),
+    Row(
+        "cached_remote", "counter", "tokens", _BY_TIER,
+        "hits from peers, and those whose connector does not say from where",
+        where=_sources("p2p", "external_unspecified"), since="0.32.0", expected=False,
+    ),
+    Row(
+        "cached_remote", "counter", "tokens", _BY_SOURCE,
+        "hits through any connector: before 0.32 the tier behind it is not told",
+        where=_sources("external_kv_transfer"), since="0.16.0", expected=False,
+    ),
+    Row(
+        "lookup_tokens", "counter", "tokens", ("vllm:prefix_cache_queries_total",),
+        "tokens looked up locally (counted per attempt up to 0.26)",
+        since="0.9.2",
+    ),
+    Row(
+        "lookup_tokens", "counter", "tokens", ("vllm:gpu_prefix_cache_queries_total",),
+        "the name until 0.11", until="0.11.2",
+    ),
+    Row(
+        "lookup_hit_tokens", "counter", "tokens", ("vllm:prefix_cache_hits_total",),
+        "of these found in device memory",
+        since="0.9.2", provenance="lookup/attempt/tokens",
+    ),
+    Row(
+        "lookup_hit_tokens", "counter", "tokens", ("vllm:gpu_prefix_cache_hits_total",),
+        "the name until 0.11", until="0.11.2", provenance="lookup/attempt/tokens",
+    ),
+    Row(
+        "external_lookup_tokens", "counter", "tokens",
+        ("vllm:external_prefix_cache_queries_total",),
+        "tokens asked of a connector: what the local look-up left (before 0.16 all of them, "
+        "which `settle` corrects); look-ups that skip the local cache are in here only",
+        since="0.11.2", expected=False,
+    ),
+    Row(
+        "external_hit_tokens", "counter", "tokens", ("vllm:external_prefix_cache_hits_total",),
+        "tokens the connector will load",
+        since="0.11.2", expected=False,
+    ),
+    Row(
+        "output_tokens", "counter", "tokens", ("vllm:generation_tokens_total",),
+        "generated tokens, as they come",
+    ),
+    Row(
+        "finished_requests", "counter", "requests", ("vllm:request_success_total",),
+        "requests finished, whatever the reason",
+    ),
+    Row(
+        "preemptions", "counter", "events", ("vllm:num_preemptions_total",),
+        "requests thrown back to the queue for lack of KV memory",
+    ),
+    Row(
+        "ttft_buckets", "histogram", "seconds", ("vllm:time_to_first_token_seconds",),
+        "arrival at the API server to first output; no hit or miss label exists",
+    ),
+    Row(
+        "prefill_seconds", "counter", "seconds", ("vllm:request_prefill_time_seconds_sum",),
+        "first scheduled to first token, preemptions included, per finished request",
+        expected=False,
+    ),
+    Row(
+        "queue_seconds", "counter", "seconds", ("vllm:request_queue_time_seconds_sum",),
+        "queued to first scheduled, per finished request",
+        expected=False,
+    ),
+    Row(
+        "running_requests", "gauge", "requests", ("vllm:num_requests_running",), "being served",
+    ),
+    Row(
+        "waiting_requests", "gauge", "requests", ("vllm:num_requests_waiting",), "queued",
+    ),
+    Row(
+        "kv_usage_ratio", "gauge", "ratio", ("vllm:kv_cache_usage_perc",),
+        "share of KV blocks held by running requests; reusable cached blocks count as free",
+        since="0.9.2",
+    ),
+    Row(
+        "kv_usage_ratio", "gauge", "ratio", ("vllm:gpu_cache_usage_perc",),
+        "the name until 0.11", until="0.11.2",
+    ),
+    Row(
+        "block_size", "info", "tokens", _CONFIG, "tokens per block", label="block_size",
+    ),
+    Row(
+        "kv_capacity_tokens", "info", "tokens", _CONFIG,
+        "tokens that fit; the only right figure for hybrid models",
+        label="kv_cache_size_tokens", since="0.32.0",
+    ),
+    Row(
+        "kv_capacity_tokens", "info", "blocks", _CONFIG,
+        "blocks, less the null block no request can use",
+        label="num_gpu_blocks", less=1,
+    ),
+    Row(
+        "caching_enabled", "info", "yes_or_no", _CONFIG,
+        "whether prefix caching is on", label="enable_prefix_caching",
+    ),
+)  # fmt: skip
+
+SKIPPED = {
+    "vllm:gpu_prefix_cache_hit_rate": "a rolling gauge: rates come from counters only",
+    "vllm:cpu_prefix_cache_hit_rate": "a rolling gauge: rates come from counters only",
+    "vllm:prompt_tokens_recomputed": "0.16 to 0.19 only; at most one token per full hit",
+    "vllm:request_prefill_kv_computed_tokens": "prompt less cached, per finished request",
+    "vllm:request_": "per-request distributions no figure uses",
+    "vllm:iteration_tokens_total": "a histogram, wrong with several API servers",
+    "vllm:mm_cache_": "the processor cache of images, not KV",
+    "vllm:num_requests_waiting_by_reason": "parts of num_requests_waiting",
+    "vllm:num_requests_kv_fetch_by_stage": "loads in progress; no figure uses it",
+    "vllm:admission_rejections": "not about caching",
+    "vllm:engine_sleep_state": "sleep shows as counters that stand still",
+    "vllm:estimated_": "estimated work, not measured",
+    "vllm:inter_token_latency_seconds": "decoding, not prefill",
+    "vllm:e2e_request_latency_seconds": "no figure uses the engine's end-to-end time",
+    "vllm:kv_block_": "a one per cent sample that counts blocks never cached",
+    "vllm:lora_requests_info": "names of adapters, no figure uses them",
+}
+
+
+def _settle(fields: Fields, names: frozenset[str]) -> None:
+    """Running tokens from the usage gauge, and the connector's denominator of old versions.
+
+    Before 0.16 the connector's queries were whole prompts, later only what the local look-up
+    left. One meaning is kept: what was left.
+    """
+    usage, capacity = fields.get("kv_usage_ratio"), fields.get("kv_capacity_tokens")
+    if isinstance(usage, float) and isinstance(capacity, int):
+        fields["kv_running_tokens"] = round(usage * capacity)
+    looked_up, hit = fields.get("lookup_tokens"), fields.get("lookup_hit_tokens")
+    whole_prompts = _BY_SOURCE[0] not in names
+    asked = fields.get("external_lookup_tokens")
+    if whole_prompts and asked and isinstance(looked_up, int) and isinstance(hit, int):
+        fields["external_lookup_tokens"] = max(looked_up - hit, 0)
+
+
+VLLM = Engine(
+    name="vllm",
+    rows=ROWS,
+    skipped=SKIPPED,
+    rank_label="engine",
+    # A production-stack router re-exports engine numbers as gauges under the same names.
+    foreign_label="server",
+    settle=_settle,
+)

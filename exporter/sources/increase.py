@@ -1,0 +1,317 @@
+"""Pages of one target, one after the other -> what its counters rose by in between.
+
+A state machine without I/O. Its whole memory turns into JSON and back, so that an exporter
+that restarts goes on where it stopped. The rules:
+
+- Increases are taken per series with its full label set and only then summed.
+- The first page of a target is a baseline: what the counters gathered before is not traffic
+  we saw. Only a process that is younger than our first try is counted from 0.
+- A series that is new on a known target counts from 0.
+- A counter that falls, or whose process or series started anew, was reset: its new value is
+  its increase. When most counters of a process fell, all of them are taken as reset, since
+  some may already be past their old value.
+- A metric that is not there gives None, never 0.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from statistics import median
+from typing import TypeVar
+
+from exporter.records import EngineSample, ReplicaRole
+from exporter.sources.engines.mapping import Fields, tokens_of
+from exporter.sources.engines.page import (
+    EnginePage,
+    Group,
+    GroupPage,
+    HistogramReading,
+    Reading,
+)
+
+# Start times closer than this are the same start: clocks are corrected while a process runs.
+SAME_START_SECONDS = 1.0
+# An interval this much longer than usual means that scrapes were missed in it.
+GAP_FACTOR = 2.5
+# Without a configured interval: how many of the last ones tell what is usual, and the
+# shortest one that can be a gap (pages recorded by hand come at any distance).
+USUAL_INTERVALS = 9
+SHORTEST_GAP_SECONDS = 60.0
+# This many equal pages in a row while requests are served: the counters are frozen.
+FROZEN_PAGES = 10
+
+AnyReading = TypeVar("AnyReading", Reading, HistogramReading)
+
+
+@dataclass(frozen=True)
+class TargetIdentity:
+    """Who is behind a page. `role` None = what the page says, else unified."""
+
+    target: str
+    replica: str
+    role: ReplicaRole | None = None
+    interval_seconds: float | None = None
+
+
+@dataclass
+class TargetState:
+    """All a target's past that its next page needs."""
+
+    table: str = ""
+    known_unix: float | None = None
+    seen_unix: float | None = None
+    missed: bool = False
+    process_start: float | None = None
+    ranked: bool = False
+    intervals: list[float] = field(default_factory=list)
+    counters_crc: int | None = None
+    equal_pages: int = 0
+    equal_since: float | None = None
+    busy_pages: int = 0
+    series: dict[str, Reading] = field(default_factory=dict)
+    histograms: dict[str, HistogramReading] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Everything, as the `series` column of the targets table keeps it."""
+        plain = {k: v for k, v in vars(self).items() if k not in ("series", "histograms")}
+        plain["series"] = {key: list(reading) for key, reading in self.series.items()}
+        plain["histograms"] = {
+            key: [[[repr(b), n] for b, n in h.buckets.items()], h.total_seconds, h.start, h.scope]
+            for key, h in self.histograms.items()
+        }
+        return json.dumps(plain, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | None) -> "TargetState":
+        """The state `to_json` wrote; a fresh one where there is none."""
+        if not text:
+            return cls()
+        plain = json.loads(text)
+        plain["series"] = {key: Reading(*parts) for key, parts in plain["series"].items()}
+        plain["histograms"] = {
+            key: HistogramReading({float(b): n for b, n in buckets}, total, start, scope)
+            for key, (buckets, total, start, scope) in plain["histograms"].items()
+        }
+        return cls(**plain)
+
+    @property
+    def looks_frozen(self) -> bool:
+        """Ten pages in a row said the same. Frozen only if requests were served meanwhile."""
+        return self.equal_pages >= FROZEN_PAGES
+
+    @property
+    def busy_meanwhile(self) -> bool:
+        """The page's own gauge showed running requests on most of its equal pages."""
+        return self.busy_pages * 2 > self.equal_pages
+
+    def fail(self, unix: float) -> None:
+        """A scrape brought nothing: the next interval has a hole."""
+        self.known_unix = unix if self.known_unix is None else self.known_unix
+        if self.seen_unix is None or unix > self.seen_unix:
+            self.missed = True
+
+
+def advance(
+    state: TargetState, page: EnginePage, unix: float, who: TargetIdentity
+) -> list[EngineSample]:
+    """Take the next page of a target into `state`; one sample per replica and model.
+
+    A page that is not newer than the last one gives nothing and changes nothing, so that
+    reading the same pages again counts nothing twice.
+    """
+    if state.seen_unix is not None and unix <= state.seen_unix:
+        return []
+    step = _Step(state, page, unix)
+    samples = [
+        step.sample(group, part, who)
+        for group, part in sorted(page.groups.items(), key=lambda item: str(item[0]))
+    ]
+    step.remember()
+    return samples
+
+
+class _Step:
+    """One page against the state before it."""
+
+    def __init__(self, state: TargetState, page: EnginePage, unix: float) -> None:
+        self.state = state
+        self.page = page
+        self.unix = unix
+        self.same_table = state.table == page.engine.fingerprint
+        self.resets = self._resets()
+        self.rises = {
+            key: self._rise(reading, state.series.get(key)) for key, reading in page.series.items()
+        }
+
+    # ------------------------------------------------------------------ resets
+
+    def _resets(self) -> frozenset[str]:
+        """The scopes (processes) that began anew since the last page."""
+        readings: list[Reading | HistogramReading] = [
+            *self.page.series.values(),
+            *self.page.histograms.values(),
+        ]
+        scopes = {reading.scope for reading in readings}
+        scopes.update(group.replica or "" for group in self.page.groups)
+        if _other_start(self.state.process_start, self.page.process_start):
+            return frozenset(scopes)
+        return frozenset(scope for scope in scopes if self._scope_fell(scope))
+
+    def _scope_fell(self, scope: str) -> bool:
+        """Most of the process's counters fell or started anew, or all of them are gone."""
+        counting = [k for k, r in self.state.series.items() if r.scope == scope and r.value > 0]
+        present = [key for key in counting if key in self.page.series]
+        if not present:
+            return bool(counting) and self.same_table
+        fell = [k for k in present if _anew(self.state.series[k], self.page.series[k])]
+        return bool(fell) and len(fell) * 2 >= len(present)
+
+    # --------------------------------------------------------------- increases
+
+    def _rise(self, now: Reading, before: Reading | None) -> float | None:
+        if before is None:
+            return now.value if self._counts_from_zero(now) else None
+        if now.scope in self.resets or _anew(before, now):
+            return now.value
+        return now.value - before.value
+
+    def _counts_from_zero(self, now: AnyReading) -> bool:
+        """Whether all of a series never seen before happened after we began to look."""
+        looking_since = self.state.seen_unix or self.state.known_unix
+        start = now.start or self.page.process_start
+        if start is not None and looking_since is not None and start > looking_since:
+            return True
+        return self.state.seen_unix is not None and (self.same_table or now.scope in self.resets)
+
+    def _buckets(self, keys: Iterable[str]) -> tuple[dict[float, int], float] | None:
+        """What a group's histograms rose by: per bound (cumulative) and in seconds.
+
+        One histogram is one counter: when any part of it fell, all of it was reset. Where
+        histograms with different bounds meet, only the bounds they share can be added.
+        """
+        rises = []
+        for key in keys:
+            now, before = self.page.histograms[key], self.state.histograms.get(key)
+            if before is None:
+                if self._counts_from_zero(now):
+                    rises.append((now.buckets, now.total_seconds))
+            elif now.scope in self.resets or _histogram_anew(before, now):
+                rises.append((now.buckets, now.total_seconds))
+            else:
+                risen = {bound: n - before.buckets[bound] for bound, n in now.buckets.items()}
+                rises.append((risen, now.total_seconds - before.total_seconds))
+        if not rises:
+            return None
+        shared = set.intersection(*(set(buckets) for buckets, _ in rises))
+        counts = {bound: round(sum(b[bound] for b, _ in rises)) for bound in sorted(shared)}
+        return counts, sum(seconds for _, seconds in rises)
+
+    def _increases(self, part: GroupPage) -> Fields:
+        fields: Fields = {}
+        first = self.state.seen_unix is None
+        block_size = part.facts.get("block_size")
+        for measure, keys in part.sums.items():
+            risen = [rise for key in keys if (rise := self.rises[key]) is not None]
+            if not risen and (keys or first):
+                continue
+            row = self.page.units[measure]
+            total = sum(risen)
+            if row.unit == "seconds":
+                fields[measure] = float(total)
+            elif row.unit in ("tokens", "blocks"):
+                fields[measure] = tokens_of(total, row.unit, int(block_size or 0))
+            else:
+                fields[measure] = round(total)
+        histogram = self._buckets(part.histograms)
+        if histogram is not None:
+            fields["ttft_buckets"], fields["ttft_sum_seconds"] = histogram
+        return fields
+
+    # ------------------------------------------------------------------ result
+
+    def sample(self, group: Group, part: GroupPage, who: TargetIdentity) -> EngineSample:
+        """One group's increases and gauges as a record."""
+        page, state = self.page, self.state
+        fields: Fields = {**self._increases(part), **part.facts}
+        if page.engine.settle is not None:
+            page.engine.settle(fields, page.names)
+        replica = group.replica or who.replica
+        started = state.seen_unix
+        if started is None and any(measure in fields for measure in part.sums):
+            started = state.known_unix
+        return EngineSample(
+            target=who.target,
+            replica=replica if group.rank is None else f"{replica}/{group.rank}",
+            engine=page.engine.name,
+            version=page.version,
+            model=group.model,
+            role=who.role or page.role or "unified",
+            since=None if started is None else _utc(started),
+            ts=_utc(self.unix),
+            reset=state.seen_unix is not None and (group.replica or "") in self.resets,
+            gap=self._gap(who.interval_seconds),
+            provenance=page.provenance,
+            **fields,  # type: ignore[arg-type]  # names and units come from the table
+        )
+
+    def _gap(self, interval_seconds: float | None) -> bool:
+        if self.state.seen_unix is None:
+            return False
+        if self.state.missed:
+            return True
+        passed = self.unix - self.state.seen_unix
+        if interval_seconds is not None:
+            return passed > GAP_FACTOR * interval_seconds
+        usual = median(self.state.intervals) if self.state.intervals else passed
+        return passed > max(GAP_FACTOR * usual, SHORTEST_GAP_SECONDS)
+
+    def remember(self) -> None:
+        """Make this page the state's last one. Series not on it are kept unless reset."""
+        state, page = self.state, self.page
+        self._remember_stillness()
+        state.series = {**_without(state.series, self.resets), **page.series}
+        state.histograms = {**_without(state.histograms, self.resets), **page.histograms}
+        if state.seen_unix is not None:
+            passed = self.unix - state.seen_unix
+            state.intervals = [*state.intervals, passed][-USUAL_INTERVALS:]
+        state.known_unix = self.unix if state.known_unix is None else state.known_unix
+        state.seen_unix, state.missed = self.unix, False
+        state.process_start = page.process_start or state.process_start
+        state.ranked = page.ranked
+        state.table = page.engine.fingerprint
+
+    def _remember_stillness(self) -> None:
+        state = self.state
+        busy = any(part.facts.get("running_requests") for part in self.page.groups.values())
+        if self.page.counters_crc == state.counters_crc:
+            state.equal_pages += 1
+            state.busy_pages += busy
+            return
+        state.counters_crc = self.page.counters_crc
+        state.equal_pages, state.equal_since, state.busy_pages = 1, self.unix, int(busy)
+
+
+def _without(known: dict[str, AnyReading], scopes: frozenset[str]) -> dict[str, AnyReading]:
+    """The series of processes that still run."""
+    return {k: r for k, r in known.items() if r.scope not in scopes} if scopes else known
+
+
+def _other_start(before: float | None, now: float | None) -> bool:
+    return before is not None and now is not None and abs(now - before) > SAME_START_SECONDS
+
+
+def _anew(before: Reading, now: Reading) -> bool:
+    return now.value < before.value or _other_start(before.start, now.start)
+
+
+def _histogram_anew(before: HistogramReading, now: HistogramReading) -> bool:
+    return (
+        set(before.buckets) != set(now.buckets)
+        or any(count < before.buckets[bound] for bound, count in now.buckets.items())
+        or _other_start(before.start, now.start)
+    )
+
+
+def _utc(unix: float) -> datetime:
+    return datetime.fromtimestamp(unix, UTC)

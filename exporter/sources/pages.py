@@ -1,0 +1,341 @@
+"""Recorded metric pages as input: somebody's scrapes on disk, taken in like our own.
+
+A folder of `.prom` files is one target's pages in order. An `index.jsonl` beside them tells
+when each was scraped, with what status and content type; a line without a file says that the
+target was down then. Without an index a file's modification time is its scrape time. The
+target is named after the folder: `replica-0-metrics` is `replica-0`, and a folder called only
+`metrics` takes the name of the folder around it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from exporter.errors import PrefixscopeError
+from exporter.records import EngineSample, ReplicaRole
+from exporter.sources.engines.page import UnknownPage, read_page
+from exporter.sources.exposition import NotAMetricsPage
+from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.store.samples import TargetRow, append_samples, load_targets, upsert_targets
+
+INDEX = "index.jsonl"
+PAGE_SUFFIX = ".prom"
+# Pages per transaction: large enough that writing costs little, small enough for memory.
+BATCH_PAGES = 2000
+# Exemplary messages a summary keeps; the rest is counted.
+KEPT_MESSAGES = 20
+OK = 200
+
+
+class PageStore(Protocol):
+    """The part of the store this needs."""
+
+    def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """One transaction."""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor to read with."""
+
+
+class _IndexLine(BaseModel):
+    """One line of index.jsonl; other keys are other people's notes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    file: str | None
+    scraped_unix: float
+    status: int = OK
+    content_type: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class RecordedPage:
+    """One recorded scrape. `path` None = the target was down, `error` says how."""
+
+    target: str
+    scraped_unix: float
+    path: Path | None
+    status: int = OK
+    content_type: str | None = None
+    error: str | None = None
+
+    def body(self) -> bytes:
+        """The page's bytes; PrefixscopeError where the file cannot be read."""
+        if self.path is None:
+            return b""
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise PrefixscopeError(f"cannot read {self.path}: {error.strerror}") from error
+
+
+@dataclass
+class PagesSummary:
+    """What `ingest_pages` did. Nothing is left out silently: every page is in one count.
+
+    `pages` were taken; `skipped` are not newer than what the store already has of their
+    target; `down` are recorded failures; `unreadable` could not be parsed; `foreign` are
+    metric pages of no engine we know. `missing_metrics` is what each target's last page lacked.
+    """
+
+    pages: int = 0
+    samples: int = 0
+    skipped: int = 0
+    down: int = 0
+    unreadable: int = 0
+    foreign: int = 0
+    resets: int = 0
+    replicas: set[str] = field(default_factory=set)
+    missing_metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    first_unix: float | None = None
+    last_unix: float | None = None
+    messages: list[str] = field(default_factory=list)
+
+    def say(self, message: str) -> None:
+        """Keep the first few messages, each once."""
+        if message not in self.messages and len(self.messages) < KEPT_MESSAGES:
+            self.messages.append(message)
+
+
+def holds_pages(path: Path) -> bool:
+    """Whether a path is recorded metric pages (a page, an index, or a folder with pages)."""
+    if path.is_dir():
+        return any(path.rglob(f"*{PAGE_SUFFIX}"))
+    return path.suffix == PAGE_SUFFIX or (
+        path.name == INDEX and any(path.parent.glob(f"*{PAGE_SUFFIX}"))
+    )
+
+
+def read_pages(paths: Iterable[Path]) -> Iterator[RecordedPage]:
+    """The pages under these paths, target by target, oldest first; bodies are not read yet.
+
+    Raises PrefixscopeError for a path that is not there or holds no pages.
+    """
+    found: dict[Path, list[Path]] = {}
+    for path in paths:
+        for file in _page_files(path):
+            found.setdefault(file.parent, []).append(file)
+    pages = [page for folder, files in found.items() for page in _folder_pages(folder, files)]
+    unique = dict.fromkeys(pages)
+    yield from sorted(unique, key=lambda page: (page.target, page.scraped_unix))
+
+
+def ingest_pages(
+    store: PageStore,
+    paths: Iterable[Path],
+    replica: str | None = None,
+    role: ReplicaRole | None = None,
+    interval_seconds: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> PagesSummary:
+    """Take recorded pages into the store; reading them again adds nothing.
+
+    `replica` names the target instead of its folder. `interval_seconds` is how often the
+    pages were meant to be scraped, so that longer intervals are marked as gaps; without it
+    the usual distance tells. `progress` is called with the number of pages of each batch.
+    """
+    pages = list(read_pages(paths))
+    if replica is not None:
+        pages = [replace(page, target=replica) for page in pages]
+        pages.sort(key=lambda page: page.scraped_unix)
+    summary = PagesSummary()
+    known = load_targets(store.cursor())
+    for target, own in groupby(pages, key=lambda page: page.target):
+        who = TargetIdentity(target, target, role, interval_seconds)
+        intake = PageIntake(who, known.get(target), summary)
+        for batch in _batches(list(own)):
+            samples = [sample for page in batch for sample in intake.take(page)]
+            with store.write() as cursor:
+                append_samples(cursor, samples)
+                upsert_targets(cursor, intake.rows())
+            if progress is not None:
+                progress(len(batch))
+    return summary
+
+
+class PageIntake:
+    """Takes one target's recorded pages, one after the other."""
+
+    def __init__(self, who: TargetIdentity, row: TargetRow | None, summary: PagesSummary) -> None:
+        self._who = who
+        self._summary = summary
+        self._row = row or TargetRow(target=who.target)
+        self._state = TargetState.from_json(self._row.series)
+
+    def rows(self) -> list[TargetRow]:
+        """The target's row, state included, as it stands now; none if it is no engine."""
+        if self._state.known_unix is None:
+            return []
+        return [replace(self._row, series=self._state.to_json())]
+
+    def take(self, page: RecordedPage) -> list[EngineSample]:
+        """The samples of one page; none for a page seen before, down or not readable."""
+        if self._state.seen_unix is not None and page.scraped_unix <= self._state.seen_unix:
+            self._summary.skipped += 1
+            return []
+        if page.path is None or page.status != OK:
+            self._summary.down += 1
+            self._fail(page, page.error or f"HTTP status {page.status}")
+            return []
+        try:
+            return self._read(page)
+        except UnknownPage as error:
+            self._summary.foreign += 1
+            self._summary.say(f"{page.path}: {error}")
+        except NotAMetricsPage as error:
+            self._summary.unreadable += 1
+            self._summary.say(f"{page.path}: {error}")
+            self._fail(page, str(error))
+        return []
+
+    def _read(self, page: RecordedPage) -> list[EngineSample]:
+        body = page.body()
+        content_type = page.content_type or _content_type(body)
+        engine_page = read_page(body, content_type, ranked=self._state.ranked)
+        unix = engine_page.time_of(page.scraped_unix)
+        samples = advance(self._state, engine_page, unix, self._who)
+        if not samples:
+            self._summary.skipped += 1
+            return []
+        moment = datetime.fromtimestamp(unix, UTC)
+        self._row = replace(
+            self._row,
+            engine=engine_page.engine.name,
+            up=True,
+            last_attempt=moment,
+            last_success=moment,
+            error=None,
+            missing_metrics=engine_page.missing,
+        )
+        self._count(engine_page.missing, engine_page.warnings, samples, unix)
+        return samples
+
+    def _count(
+        self,
+        missing: tuple[str, ...],
+        warnings: tuple[str, ...],
+        samples: list[EngineSample],
+        unix: float,
+    ) -> None:
+        summary = self._summary
+        summary.pages += 1
+        summary.samples += len(samples)
+        summary.resets += any(sample.reset for sample in samples)
+        summary.replicas.update(sample.replica for sample in samples)
+        summary.missing_metrics[self._who.target] = missing
+        summary.first_unix = min(summary.first_unix or unix, unix)
+        summary.last_unix = max(summary.last_unix or unix, unix)
+        for warning in warnings:
+            summary.say(f"{self._who.target}: {warning}")
+
+    def _fail(self, page: RecordedPage, error: str) -> None:
+        self._state.fail(page.scraped_unix)
+        moment = datetime.fromtimestamp(page.scraped_unix, UTC)
+        self._row = replace(self._row, up=False, last_attempt=moment, error=error)
+
+
+def _content_type(body: bytes) -> str:
+    """A file does not tell; only OpenMetrics ends with an end mark."""
+    openmetrics = body.rstrip().endswith(b"# EOF")
+    return "application/openmetrics-text" if openmetrics else "text/plain"
+
+
+def _batches(pages: Sequence[RecordedPage]) -> Iterator[Sequence[RecordedPage]]:
+    for start in range(0, len(pages), BATCH_PAGES):
+        yield pages[start : start + BATCH_PAGES]
+
+
+def _page_files(path: Path) -> list[Path]:
+    """The files to look at for one path given by a person."""
+    if not path.exists():
+        raise PrefixscopeError(f"{path} does not exist")
+    if path.is_dir():
+        files = [f for f in path.rglob("*") if f.suffix == PAGE_SUFFIX or f.name == INDEX]
+        if not any(file.suffix == PAGE_SUFFIX for file in files):
+            raise PrefixscopeError(
+                f"{path} holds no recorded metric pages: expected {PAGE_SUFFIX} files, "
+                f"with an {INDEX} beside them where their times are known"
+            )
+        return sorted(files)
+    if path.name == INDEX or path.suffix == PAGE_SUFFIX:
+        return [path]
+    raise PrefixscopeError(
+        f"{path} is no recorded metric page: expected a {PAGE_SUFFIX} file, an {INDEX} or a "
+        "folder of them"
+    )
+
+
+def _folder_pages(folder: Path, files: list[Path]) -> Iterator[RecordedPage]:
+    """Pages of one folder: as the index tells, else (or beside it) by modification time.
+
+    A whole folder brings the index's failures too; single files bring only themselves.
+    """
+    target = target_name(folder)
+    index = folder / INDEX
+    lines = _index_lines(index) if index.is_file() else []
+    indexed = {line.file: line for line in lines}
+    whole_folder = index in set(files)
+    if whole_folder:
+        yield from (_indexed_page(target, folder, line) for line in lines)
+    for file in files:
+        line = indexed.get(file.name)
+        if file.name == INDEX or (whole_folder and line is not None):
+            continue
+        if line is not None:
+            yield _indexed_page(target, folder, line)
+        else:
+            yield RecordedPage(target, file.stat().st_mtime, file)
+
+
+def target_name(folder: Path) -> str:
+    """The target a folder's pages belong to: its name without "-metrics"."""
+    folder = folder.resolve()
+    name = folder.parent.name if folder.name == "metrics" else folder.name
+    return name.removesuffix("-metrics") or folder.name
+
+
+def _indexed_page(target: str, folder: Path, line: _IndexLine) -> RecordedPage:
+    path = folder / line.file if line.file else None
+    if path is not None and not path.is_file():
+        raise PrefixscopeError(
+            f"{folder / INDEX} names {line.file}, which is not beside it: restore the file or "
+            "remove its line"
+        )
+    return RecordedPage(target, line.scraped_unix, path, line.status, line.content_type, line.error)
+
+
+def _index_lines(index: Path) -> list[_IndexLine]:
+    lines = []
+    try:
+        text = index.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PrefixscopeError(f"cannot read {index}: {error}") from error
+    for number, row in enumerate(text.split("\n"), 1):
+        if row.strip():
+            lines.append(_index_line(index, number, row))
+    return lines
+
+
+def _index_line(index: Path, number: int, row: str) -> _IndexLine:
+    try:
+        line = _IndexLine.model_validate(json.loads(row))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "the line"
+        raise PrefixscopeError(f"{index}:{number}: {where}: {fault['msg']}") from error
+    except ValueError as error:
+        raise PrefixscopeError(f"{index}:{number}: not JSON: {error}") from error
+    if line.file is not None and Path(line.file).name != line.file:
+        raise PrefixscopeError(
+            f"{index}:{number}: file {line.file!r} must be a name in the same folder"
+        )
+    return line
