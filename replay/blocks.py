@@ -119,7 +119,7 @@ class BlockPool:
             )
         hit_blocks = self.look_up(chain[: min(reusable, prompt_blocks)])
         hits = list(chain[:hit_blocks])
-        idle_hits = sum(1 for block in hits if block in self._idle)
+        idle_hits = sum(map(self._idle.__contains__, hits))
         fresh = total_blocks - hit_blocks
         if self.running_blocks + idle_hits + fresh > self.capacity_blocks:
             return None

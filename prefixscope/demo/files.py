@@ -1,0 +1,245 @@
+"""The demo's five weeks as ordinary files: gateway logs, and metric pages as they were scraped."""
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from exporter.errors import PrefixscopeError
+from prefixscope.demo.fleet import Call, Replica
+from prefixscope.demo.pages import CONTENT_TYPE, metric_page
+from prefixscope.demo.rows import iso_time, log_line
+from prefixscope.demo.scenario import LEGACY_GATEWAY
+from prefixscope.demo.traffic import Traffic
+
+DAYS = 35
+REQUESTS = 300_000
+SEED = 2026
+WEEK_SECONDS = 7 * 86_400
+
+# Scrapes: (from this many seconds before the end on, one every so many seconds).
+SCRAPES = ((float("inf"), 3_600), (86_400, 600), (6 * 3_600, 60))
+
+
+@dataclass
+class Sums:
+    """Exact sums over log rows, worked out while they were written. Tokens and rows."""
+
+    requests: int = 0
+    reported_requests: int = 0
+    prompt_tokens: int = 0
+    reported_prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+    def add(self, call: Call) -> None:
+        """Count one row; tokens a gateway does not report count as unreported."""
+        self.requests += 1
+        self.prompt_tokens += call.prompt_tokens
+        self.output_tokens += call.output_tokens
+        if call.replica is not None and call.template.source != LEGACY_GATEWAY:
+            self.reported_requests += 1
+            self.reported_prompt_tokens += call.prompt_tokens
+            self.cached_tokens += call.cached_tokens
+
+
+@dataclass
+class EngineSums:
+    """What the pages of one replica rose by in all, over its restart. Tokens and requests."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    finished_requests: int = 0
+
+
+@dataclass
+class Facts:
+    """What any correct reading of the files must find."""
+
+    total: Sums = field(default_factory=Sums)
+    by_route: dict[str, Sums] = field(default_factory=dict)
+    by_template: dict[str, Sums] = field(default_factory=dict)
+    by_replica: dict[str, Sums] = field(default_factory=dict)
+    by_source: dict[str, Sums] = field(default_factory=dict)
+    engine: dict[str, EngineSums] = field(default_factory=dict)
+
+    def add(self, call: Call) -> None:
+        """Count one ended call everywhere. Rows without a replica stand under ''."""
+        self.total.add(call)
+        self.by_route.setdefault(call.template.route, Sums()).add(call)
+        self.by_template.setdefault(call.template.name, Sums()).add(call)
+        self.by_replica.setdefault(call.replica or "", Sums()).add(call)
+        self.by_source.setdefault(call.template.source, Sums()).add(call)
+        if call.replica is not None:
+            sums = self.engine.setdefault(call.replica, EngineSums())
+            sums.prompt_tokens += call.prompt_tokens
+            sums.cached_tokens += call.cached_tokens
+            sums.output_tokens += call.output_tokens
+            sums.finished_requests += 1
+
+
+@dataclass(frozen=True)
+class DemoFiles:
+    """Where everything is. `traffic` stands at `end` and can go on from there."""
+
+    directory: Path
+    start: datetime
+    end: datetime
+    logs: dict[str, list[Path]]
+    """Source name -> its log files, oldest first."""
+    pages: dict[str, Path]
+    """Replica name -> the index of its scraped pages."""
+    facts: Facts
+    traffic: Traffic
+
+
+def write_demo(
+    directory: Path,
+    *,
+    end: datetime,
+    seed: int = SEED,
+    requests: int = REQUESTS,
+    days: int = DAYS,
+) -> DemoFiles:
+    """Write `days` of traffic up to `end`, about `requests` of them; same arguments, same bytes.
+
+    `directory` must not hold an earlier demo. Fewer days with as many requests a day keep the
+    load, so that a short demo shows the same peaks.
+    """
+    _check(directory, end, requests, days)
+    end_unix = end.timestamp()
+    start_unix = end_unix - days * 86_400
+    traffic = Traffic(
+        start=start_unix,
+        end=end_unix,
+        requests_per_second=requests / (days * 86_400),
+        seed=seed,
+    )
+    facts = Facts()
+    with ExitStack() as stack:
+        logs = stack.enter_context(_LogWriter(directory / "logs", start_unix))
+        scrapes = {r.name: stack.enter_context(_PageWriter(directory, r)) for r in traffic.replicas}
+        for moment in _scrape_times(start_unix, end_unix, traffic.story.restart):
+            calls = traffic.advance(moment)
+            logs.write(calls)
+            for call in calls:
+                facts.add(call)
+            for writer in scrapes.values():
+                writer.scrape(moment)
+    files = DemoFiles(
+        directory=directory,
+        start=datetime.fromtimestamp(start_unix, UTC),
+        end=end.astimezone(UTC),
+        logs=logs.paths(),
+        pages={name: writer.index for name, writer in scrapes.items()},
+        facts=facts,
+        traffic=traffic,
+    )
+    _write_label(files, seed)
+    return files
+
+
+def _check(directory: Path, end: datetime, requests: int, days: int) -> None:
+    if end.tzinfo is None:
+        raise ValueError("end must carry a time zone")
+    if days < 1 or requests < 1:
+        raise ValueError(f"a demo needs a day and a request at least, got {days} and {requests}")
+    if any((directory / name).exists() for name in ("logs", "pages", "demo.json")):
+        raise PrefixscopeError(
+            f"{directory} already holds demo files; give another folder or remove it first"
+        )
+
+
+def _scrape_times(start: float, end: float, restart: float) -> Iterator[float]:
+    """Yield scrape times from `start` to `end`, both included, closer together towards the end.
+
+    One scrape is the last before the restart: the replica is drained by then, so that nothing
+    it counted is lost with the process.
+    """
+    moment = start
+    while moment < end:
+        yield moment
+        every_seconds = next(s for before, s in reversed(SCRAPES) if end - moment <= before)
+        # Scrapes stand on a grid that is counted from the end.
+        following = end - ((end - moment) // every_seconds * every_seconds)
+        following += every_seconds if following <= moment else 0
+        if moment < restart - 1 < following:
+            yield restart - 1
+        moment = following
+    yield end
+
+
+def _write_label(files: DemoFiles, seed: int) -> None:
+    label = {
+        "synthetic": "invented traffic for a demonstration; no real fleet stands behind it",
+        "seed": seed,
+        "start": iso_time(files.start.timestamp()),
+        "end": iso_time(files.end.timestamp()),
+        "version_change": iso_time(files.traffic.story.version_change),
+        "restart": iso_time(files.traffic.story.restart),
+        "facts": asdict(files.facts),
+    }
+    text = json.dumps(label, indent=1, ensure_ascii=False)
+    (files.directory / "demo.json").write_text(text + "\n", encoding="utf-8")
+
+
+class _LogWriter(ExitStack):
+    """One compressed file a week and gateway, rows in the order in which calls ended."""
+
+    def __init__(self, directory: Path, start: float) -> None:
+        super().__init__()
+        directory.mkdir(parents=True)
+        self._directory = directory
+        self._start = start
+        self._files: dict[str, dict[Path, BinaryIO]] = defaultdict(dict)
+
+    def write(self, calls: list[Call]) -> None:
+        lines: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for call in calls:
+            week = int((call.ended - self._start) // WEEK_SECONDS)
+            lines[call.template.source, week].append(log_line(call))
+        for (source, week), rows in lines.items():
+            self._file(source, week).write("".join(rows).encode())
+
+    def paths(self) -> dict[str, list[Path]]:
+        return {source: list(files) for source, files in sorted(self._files.items())}
+
+    def _file(self, source: str, week: int) -> BinaryIO:
+        day = iso_time(self._start + week * WEEK_SECONDS)[:10]
+        path = self._directory / f"{source}-{day}.ndjson.gz"
+        if path not in self._files[source]:
+            raw = self.enter_context(path.open("wb"))
+            # Neither name nor time in the header: the same demo is the same bytes.
+            packed = gzip.GzipFile("", "wb", compresslevel=1, fileobj=raw, mtime=0)
+            self._files[source][path] = cast("BinaryIO", self.enter_context(packed))
+        return self._files[source][path]
+
+
+class _PageWriter(ExitStack):
+    """The scraped pages of one replica and their index; a scrape while it boots finds nothing."""
+
+    def __init__(self, directory: Path, replica: Replica) -> None:
+        super().__init__()
+        self._directory = directory / "pages" / replica.name
+        self._directory.mkdir(parents=True)
+        self._replica = replica
+        self._number = 0
+        self.index = self._directory / "index.jsonl"
+        self._lines = self.enter_context(self.index.open("w", encoding="utf-8"))
+
+    def scrape(self, moment: float) -> None:
+        entry: dict[str, object] = {"file": None, "scraped_unix": moment}
+        if moment < self._replica.up_from:
+            entry["error"] = "connection refused"
+        else:
+            entry["file"] = name = f"{self._number:05d}.prom"
+            entry |= {"status": 200, "content_type": CONTENT_TYPE}
+            (self._directory / name).write_text(metric_page(self._replica), encoding="utf-8")
+        self._number += 1
+        self._lines.write(json.dumps(entry) + "\n")

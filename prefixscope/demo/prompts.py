@@ -1,0 +1,95 @@
+"""What the demo's sessions send: lengths in tokens and the chain of blocks behind them.
+
+A block's id stands for its chain hash: it is handed out once for one content at one place after
+one beginning. Text is never made up, because no figure depends on it.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from prefixscope.demo.scenario import BLOCK_TOKENS, CONTEXT_TOKENS, Template
+
+GREETING_TOKENS = 40
+
+
+@dataclass(slots=True)
+class Session:
+    """One conversation. `chain` and `tokens` grow with every turn: prompt, then answer."""
+
+    name: str
+    template: Template
+    version: str
+    tenant: str
+    turns: int
+    replica: int
+    turn: int = 1
+    tokens: int = 0
+    chain: list[int] = field(default_factory=list)
+
+
+class PromptBook:
+    """Hands out block ids and draws lengths; one per run, so that ids are unique in it."""
+
+    def __init__(self, draws: Random) -> None:
+        self._draws = draws
+        self._next_block = 0
+        self._heads: dict[tuple[str, ...], tuple[int, list[int]]] = {}
+
+    def open(self, session: Session) -> None:
+        """Give a new session the part of its prompt that comes before the conversation."""
+        template = session.template
+        if session.version == template.next_version:
+            # The greeting names the person in front of everything: nothing is shared any more.
+            tokens = GREETING_TOKENS + template.system_tokens + template.document_tokens
+            session.tokens, session.chain = tokens, self._extended([], tokens)
+            return
+        session.tokens, shared = self._head(session)
+        session.chain = shared.copy()
+
+    def ask(self, session: Session) -> int:
+        """Append the user's part of this turn; returns the prompt's length in tokens."""
+        session.tokens += self._length(session.template.user_tokens)
+        if session.template.clock:
+            session.chain = []
+        self._extended(session.chain, session.tokens)
+        return session.tokens
+
+    def answer(self, session: Session) -> int:
+        """Append the answer of this turn; returns its length in tokens."""
+        output_tokens = self._length(session.template.output_tokens)
+        session.tokens += output_tokens
+        self._extended(session.chain, session.tokens)
+        return output_tokens
+
+    def fits(self, session: Session) -> bool:
+        """Say whether one more turn of ordinary length stays inside the model's context."""
+        template = session.template
+        return session.tokens + 3 * (template.user_tokens + template.output_tokens) < CONTEXT_TOKENS
+
+    def _head(self, session: Session) -> tuple[int, list[int]]:
+        template = session.template
+        key = (template.name, session.version)
+        if key not in self._heads:
+            tokens = template.system_tokens
+            self._heads[key] = (tokens, self._extended([], tokens))
+        if not template.document_tokens:
+            return self._heads[key]
+        # Low numbers are drawn more often: some documents are asked about again and again.
+        document = int(template.documents_per_tenant * self._draws.random() ** 2)
+        longer = (*key, session.tenant, str(document))
+        if longer not in self._heads:
+            tokens, chain = self._heads[key]
+            tokens += self._length(template.document_tokens)
+            self._heads[longer] = (tokens, self._extended(chain.copy(), tokens))
+        return self._heads[longer]
+
+    def _extended(self, chain: list[int], tokens: int) -> list[int]:
+        missing = tokens // BLOCK_TOKENS - len(chain)
+        if missing > 0:
+            chain.extend(range(self._next_block, self._next_block + missing))
+            self._next_block += missing
+        return chain
+
+    def _length(self, mean_tokens: int) -> int:
+        """Draw a length between a quarter and three times the mean, long ones rarer."""
+        return max(1, int(mean_tokens * (0.25 + min(self._draws.expovariate(1 / 0.75), 2.75))))
