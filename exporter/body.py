@@ -9,11 +9,14 @@ import json
 import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import zstandard
+from anyio import from_thread
+from typing_extensions import Buffer
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.zstd_reader import open_zstd
 
 _CHUNK_BYTES = 1 << 20
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -41,6 +44,42 @@ async def read_limited(stream: AsyncIterator[bytes], limit_bytes: int) -> bytes:
     return bytes(body)
 
 
+class BodyStream(io.RawIOBase):
+    """A body as a file a thread reads from while it still arrives.
+
+    Nothing is read ahead, so a slow writer slows the sender down instead of filling memory.
+    """
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Always: the end shows when it is reached."""
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill from what has arrived, waiting for more where nothing has; 0 at the end."""
+        target = memoryview(buffer).cast("B")
+        while not self._rest:
+            chunk = from_thread.run(self._next_chunk)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        size = min(len(target), len(self._rest))
+        target[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    async def _next_chunk(self) -> bytes | None:
+        return await anext(self._chunks, None)
+
+
+def buffered(chunks: AsyncIterator[bytes]) -> BinaryIO:
+    """The body as a binary file whose `read(n)` gives n bytes until the end."""
+    return cast(BinaryIO, io.BufferedReader(BodyStream(chunks), _CHUNK_BYTES))
+
+
 def unpack(body: bytes, encoding: str, limit_bytes: int) -> bytes:
     """Undo a Content-Encoding; never holds more than the limit, however well the body packs."""
     encoding = encoding.strip().lower()
@@ -55,9 +94,9 @@ def unpack(body: bytes, encoding: str, limit_bytes: int) -> bytes:
 def _reader(body: bytes, encoding: str) -> BinaryIO:
     """A reader that unpacks as it is read; both formats may have several parts in a row."""
     if encoding in ("gzip", "x-gzip"):
-        return gzip.open(io.BytesIO(body))  # type: ignore[return-value]
+        return cast(BinaryIO, gzip.GzipFile(fileobj=io.BytesIO(body)))
     if encoding == "zstd":
-        return zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True)
+        return cast(BinaryIO, open_zstd(io.BytesIO(body)))
     raise UnknownEncoding(f"Content-Encoding {encoding!r} is not understood: send gzip or zstd")
 
 
