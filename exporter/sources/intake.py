@@ -16,6 +16,7 @@ from exporter.sources.formats import format_named
 from exporter.sources.formats.detect import detect
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineReader
+from exporter.sources.zstd_reader import open_zstd
 from exporter.store.append import BatchResult, Stream, append
 from exporter.store.store import Store
 
@@ -98,7 +99,12 @@ class Intake:
         `name` is what the input is called in errors; it is not stored. `progress` is told the
         number of bytes taken so far. Raises PrefixscopeError for an unknown format.
         """
-        head, stream = _peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
+        try:
+            head, stream = _peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
+        except _DAMAGED as error:
+            raise PrefixscopeError(
+                f"{name}: the compressed data is damaged or ends early ({error})"
+            ) from error
         log_format, because = choose_format(format, head, name)
         target = Stream(
             source,
@@ -168,5 +174,5 @@ def open_input(raw: BinaryIO) -> BinaryIO:
     if head.startswith(_GZIP_MAGIC):
         return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
     if head.startswith(_ZSTD_MAGIC):
-        return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(stream))
+        return cast(BinaryIO, open_zstd(stream))
     return stream
