@@ -1,5 +1,6 @@
 """Labelled synthetic traffic: five weeks as ordinary files, then live rows and pages."""
 
 from prefixscope.demo.files import DemoFiles, Facts, write_demo
+from prefixscope.demo.live import LiveDemo
 
-__all__ = ["DemoFiles", "Facts", "write_demo"]
+__all__ = ["DemoFiles", "Facts", "LiveDemo", "write_demo"]
