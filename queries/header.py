@@ -46,9 +46,19 @@ class Question(BaseModel):
     sql: str = Field(repr=False)
 
 
-def parse_question(sql: str) -> Question:
-    """Read the YAML in the leading block comment; ValueError if there is none."""
+def parse_question(sql: str, file_name: str) -> Question:
+    """Read the YAML in the leading block comment; ValueError names the file that is wrong.
+
+    The name must be the file's, so that the file of a question is found by its name and no two
+    questions share one.
+    """
     comment = _BLOCK_COMMENT.match(sql)
     if comment is None:
-        raise ValueError("the file does not start with a block comment")
-    return Question.model_validate({**yaml.safe_load(comment[1]), "sql": sql})
+        raise ValueError(f"{file_name} does not start with a block comment")
+    try:
+        question = Question.model_validate({**yaml.safe_load(comment[1]), "sql": sql})
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise ValueError(f"header of {file_name}: {error}") from error
+    if file_name != f"{question.name}.sql":
+        raise ValueError(f"header of {file_name}: its name is {question.name!r}")
+    return question

@@ -96,7 +96,8 @@ work AS (
 
 replica_gauges AS (
     SELECT
-        time_bucket(to_seconds(seconds), ts) AS step_ts,
+        -- A sample at a border belongs to the interval it ends.
+        time_bucket(to_seconds(seconds), ts - INTERVAL 1 MICROSECOND) AS step_ts,
         replica,
         avg(running_requests) AS running_requests,
         avg(waiting_requests) AS waiting_requests,
@@ -105,7 +106,9 @@ replica_gauges AS (
     FROM engine_samples, step, basis
     WHERE
         basis = 'engine'
-        AND in_window(ts, getvariable('since'), getvariable('until'))
+        AND in_window(
+            ts - INTERVAL 1 MICROSECOND, getvariable('since'), getvariable('until')
+        )
         AND matches(coalesce(model, ''), getvariable('model'))
         AND matches(replica, getvariable('replica'))
     GROUP BY ALL

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -32,12 +33,12 @@ def views_sql() -> str:
 def questions() -> Mapping[str, Question]:
     """Every question by name, in order of name. Read once per process."""
     files = sorted(resources.files("queries").iterdir(), key=lambda file: file.name)
-    found = (
-        parse_question(file.read_text(encoding="utf-8"))
-        for file in files
-        if file.name.endswith(".sql") and file.name != VIEWS
-    )
-    return {question.name: question for question in found}
+    found: dict[str, Question] = {}
+    for file in files:
+        if file.name.endswith(".sql") and file.name != VIEWS:
+            asked = parse_question(file.read_text(encoding="utf-8"), file.name)
+            found[asked.name] = asked
+    return MappingProxyType(found)
 
 
 def question(name: str) -> Question:
@@ -74,9 +75,7 @@ def rows(table: pa.Table) -> list[dict[str, object]]:
     plain = table.to_pydict()
     for field in table.schema:
         plain[field.name] = [_jsonable(value, field.type) for value in plain[field.name]]
-    return [
-        dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)
-    ]
+    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
 
 
 def checked(asked: Question, params: Mapping[str, object]) -> dict[str, object]:

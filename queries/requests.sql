@@ -59,7 +59,7 @@ WITH selected AS (
     SELECT
         *,
         CASE
-            WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis)
+            WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason)
                 THEN prompt_tokens - cached_tokens
         END AS computed_tokens
     FROM requests

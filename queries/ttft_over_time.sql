@@ -19,7 +19,8 @@ columns:
   p50_seconds: {type: DOUBLE, unit: seconds, meaning: "Median, from histograms: right to 4 %."}
   p95_seconds: {type: DOUBLE, unit: seconds, meaning: "95th percentile, from histograms: right to 4 %."}
 */
--- Minutes know no template and no tenant, hours no replica: the filters decide who answers.
+-- Minutes know no template and no tenant, hours no replica: the filters decide who answers, and
+-- rows still hot do where neither can.
 WITH rolled AS (
     SELECT
         minute AS ts, 60 AS seconds, coalesce(ttft_point, '') AS ttft_point,
@@ -38,15 +39,33 @@ WITH rolled AS (
     FROM hour_rollup
     WHERE
         (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
-        AND CASE
-            WHEN getvariable('replica') IS NULL THEN true
-            ELSE error('by template or tenant, times are not kept by replica: drop one filter')
-        END
+        AND getvariable('replica') IS NULL
         AND in_window(hour, getvariable('since'), getvariable('until'))
         AND matches(coalesce(model, ''), getvariable('model'))
         AND matches(coalesce(route, ''), getvariable('route'))
         AND matches(coalesce(template, ''), getvariable('template'))
         AND matches(coalesce(tenant, ''), getvariable('tenant'))
+    UNION ALL
+    SELECT
+        ts, 1 AS seconds, ttft_point,
+        CASE outcome WHEN 'miss' THEN one_request END,
+        CASE outcome WHEN 'partial' THEN one_request END,
+        CASE outcome WHEN 'hit' THEN one_request END,
+        CASE outcome WHEN 'unknown' THEN one_request END
+    FROM (
+        SELECT *, MAP {floor(ln(ttft_seconds) / ln(1.08))::INTEGER: 1::BIGINT} AS one_request
+        FROM first_tokens
+        WHERE ttft_seconds > 0
+    )
+    WHERE
+        (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
+        AND getvariable('replica') IS NOT NULL
+        AND in_window(ts, getvariable('since'), getvariable('until'))
+        AND matches(model, getvariable('model'))
+        AND matches(replica, getvariable('replica'))
+        AND matches(route, getvariable('route'))
+        AND matches(template, getvariable('template'))
+        AND matches(tenant, getvariable('tenant'))
 ),
 
 step AS (

@@ -37,10 +37,10 @@ CREATE OR REPLACE MACRO step_for(window_seconds) AS coalesce(
     604800 * ceil(window_seconds / (300 * 604800))
 )::BIGINT;
 
--- A row counts as reported when both counts are known, their basis too, and the cache could serve.
-CREATE OR REPLACE MACRO is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis)
-AS (prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL
-    AND ineligible_reason IS NULL AND prompt_basis <> 'unknown');
+-- A row counts as reported when both counts are known and the cache could serve. (Rows of unknown
+-- basis keep no cached count.)
+CREATE OR REPLACE MACRO is_reported(prompt_tokens, cached_tokens, ineligible_reason) AS
+    prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL;
 
 -- Where hot rows begin; before that only roll-ups speak.
 CREATE OR REPLACE VIEW hot_from AS
@@ -72,7 +72,7 @@ SELECT
 FROM (
     SELECT
         *,
-        is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis) AS reported
+        is_reported(prompt_tokens, cached_tokens, ineligible_reason) AS reported
     FROM requests
 )
 WHERE ts >= (SELECT hour FROM hot_from) AND replica_role IS DISTINCT FROM 'decode'
@@ -275,7 +275,7 @@ SELECT
     ts, outcome, coalesce(ttft_point, '') AS ttft_point, ttft_seconds,
     prompt_tokens,
     CASE
-        WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis)
+        WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason)
             THEN prompt_tokens - cached_tokens
     END AS computed_tokens,
     coalesce(model, '') AS model, coalesce(replica, '') AS replica, coalesce(route, '') AS route,
@@ -307,7 +307,7 @@ WITH timed AS (
     WHERE
         in_window(ts, since_border, until_border)
         AND replica_role IS DISTINCT FROM 'decode'
-        AND is_reported(prompt_tokens, cached_tokens, ineligible_reason, prompt_basis)
+        AND is_reported(prompt_tokens, cached_tokens, ineligible_reason)
         AND coalesce(prefill_seconds, ttft_seconds) IS NOT NULL
         AND matches(coalesce(model, ''), wanted_model)
         AND matches(coalesce(replica, ''), wanted_replica)

@@ -1,0 +1,79 @@
+"""A store without its owner: the schema and views in memory, and rows put in as they are."""
+
+import re
+from collections.abc import Callable, Mapping
+from importlib import resources
+
+import duckdb
+import pytest
+
+from queries import registry
+
+DAY = "2026-11-30"
+_CLOCK = re.compile(r"\d\d:\d\d(:\d\d)?")
+Row = Mapping[str, object]
+Insert = Callable[[str, list[Row]], None]
+Ask = Callable[..., list[dict[str, object]]]
+
+# What a row must have in the table and a test rarely cares about.
+FILLED: dict[str, dict[str, object]] = {
+    "requests": {
+        "source": "log", "source_format": "test", "attempt": 1, "status": "ok",
+        "outcome": "unknown", "prompt_basis": "inclusive",
+    },
+    "engine_samples": {"engine": "vllm", "role": "unified", "reset": False, "gap": False},
+    "ingest_batches": {"source_format": "test"},
+}  # fmt: skip
+
+
+def moment(value: object) -> object:
+    """'10:05' is that time on the test day; anything else is itself."""
+    if isinstance(value, str) and _CLOCK.fullmatch(value):
+        return f"{DAY}T{value if value.count(':') == 2 else value + ':00'}Z"
+    return value
+
+
+@pytest.fixture
+def cursor() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
+    connection.execute(registry.views_sql())
+    return connection.cursor()
+
+
+@pytest.fixture
+def insert(cursor: duckdb.DuckDBPyConnection) -> Insert:
+    def into(table: str, rows: list[Row]) -> None:
+        for given in rows:
+            row = {**FILLED.get(table, {}), **{k: moment(v) for k, v in given.items()}}
+            copies = row.pop("repeat", 1)
+            assert isinstance(copies, int)
+            if table == "requests":
+                row.setdefault("arrived", row["ts"])
+            if table == "engine_samples":
+                row.setdefault("target", row["replica"])
+            for _ in range(copies):
+                _insert(cursor, table, row)
+
+    return into
+
+
+@pytest.fixture
+def ask(cursor: duckdb.DuckDBPyConnection) -> Ask:
+    def rows(name: str, **params: object) -> list[dict[str, object]]:
+        given = {key: moment(value) for key, value in params.items()}
+        return registry.rows(registry.run(cursor, name, given))
+
+    return rows
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, table: str, row: Row) -> None:
+    places, values = [], []
+    for value in row.values():
+        if isinstance(value, Mapping):
+            places.append("MAP(?, ?)")
+            values += [list(value.keys()), list(value.values())]
+        else:
+            places.append("?")
+            values.append(value)
+    cursor.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(places)})", values)
