@@ -26,7 +26,7 @@ MEMORY = (
     Column("cached_tokens", "cached tokens", "count", "memory_split"),
     Column("free_tokens", "free tokens", "count", "memory_split"),
     Column("capacity_tokens", "capacity tokens", "count", "memory_split"),
-    Column("as_of", "as of (UTC)", "text", "memory_split"),
+    Column("as_of", "as of (UTC)", "moment", "memory_split"),
 )
 
 OUTCOMES = (
@@ -41,6 +41,7 @@ OUTCOMES = (
 
 SPEED = (
     Column("replica", "replica", "name", "prefill_speed"),
+    Column("model", "model", "name", "prefill_speed"),
     Column("tokens_per_second", "prefill speed, tokens/s (estimated)", "rate", "prefill_speed"),
     Column("fit", "fit", "fit", "prefill_speed"),
     Column("requests", "requests", "count", "prefill_speed"),

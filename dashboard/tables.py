@@ -11,12 +11,13 @@ import pyarrow as pa
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from dashboard.figures.rows import Row, Rows, number
+from dashboard.figures.rows import Row, Rows, moment, number
 from dashboard.figures.safe import plain
 from dashboard.words import definition
 
 Kind = Literal[
-    "name", "text", "count", "ratio", "bar", "points", "seconds", "rate", "score", "fit", "trend"
+    "name", "text", "moment", "count", "ratio", "bar", "points", "seconds", "rate", "score", "fit",
+    "trend",
 ]
 MOST_ROWS = 500
 _MISSING = "–"
@@ -88,6 +89,9 @@ def arrow(rows: Rows, columns: Sequence[Column]) -> pa.Table:
 def _cell(row: Row, column: Column) -> str | float | None:
     if column.kind == "name":
         return plain(row.get(column.source))
+    if column.kind == "moment":
+        when = row.get(column.source)
+        return None if when is None else f"{moment(when):%Y-%m-%d %H:%M:%S}"
     if column.kind in {"text", "trend"}:
         value = row.get(column.source)
         return None if value is None or value == "" else str(value)
@@ -96,15 +100,15 @@ def _cell(row: Row, column: Column) -> str | float | None:
         return None
     if column.kind in {"ratio", "bar", "points"}:
         return value * 100
-    return round(value) if column.kind == "count" else value
+    return round(value, _DIGITS[column.kind]) if column.kind in _DIGITS else value
 
 
 def _config(column: Column) -> ColumnConfig:
     told = column.meaning or definition(column.question, column.source)
     kinds = st.column_config
     match column.kind:
-        case "name" | "text":
-            return kinds.TextColumn(column.label, help=told, pinned=column.kind == "name")
+        case "name" | "text" | "moment":
+            return kinds.TextColumn(column.label, help=told)
         case "trend":
             return kinds.ImageColumn(column.label, help=told, width=170)
         case "bar":
@@ -115,6 +119,7 @@ def _config(column: Column) -> ColumnConfig:
             return kinds.NumberColumn(column.label, help=told, format=_FORMATS[column.kind])
 
 
+_DIGITS: dict[Kind, int] = {"count": 0, "rate": 1}
 _FORMATS = {
     "count": "localized",
     "ratio": "%.1f %%",
@@ -128,6 +133,7 @@ _TYPES: dict[Kind, pa.DataType] = {
     "name": pa.string(),
     "text": pa.string(),
     "trend": pa.string(),
+    "moment": pa.string(),
     "count": pa.int64(),
     "ratio": pa.float64(),
     "bar": pa.float64(),

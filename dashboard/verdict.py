@@ -19,8 +19,10 @@ class Facts:
     ratio_before: float | None
     before_words: str
     coverage: float | None = None
-    ttft_seconds: float | None = None
-    ttft_before_seconds: float | None = None
+    p50_seconds: float | None = None
+    p50_before_seconds: float | None = None
+    p95_seconds: float | None = None
+    p95_before_seconds: float | None = None
     load: float | None = None
     load_before: float | None = None
     outliers: tuple[str, ...] = ()
@@ -49,21 +51,29 @@ def _ratio(facts: Facts) -> str:
 
 
 def _ttft(facts: Facts) -> str:
-    if facts.ttft_seconds is None:
+    """The slow end first: p95 if it moved, else the median if that did."""
+    if facts.p95_seconds is None:
         return "TTFT not known"
-    change = relative(facts.ttft_seconds, facts.ttft_before_seconds)
-    if change is None:
-        return f"TTFT p95 {seconds(facts.ttft_seconds)}"
-    if abs(change) < TTFT_NOISE:
-        return f"TTFT unchanged (p95 {seconds(facts.ttft_seconds)})"
-    return f"TTFT p95 {seconds(facts.ttft_seconds)}, {signed_percent(change)}"
+    slow = relative(facts.p95_seconds, facts.p95_before_seconds)
+    middle = relative(facts.p50_seconds, facts.p50_before_seconds)
+    if slow is None:
+        return f"TTFT p95 {seconds(facts.p95_seconds)}"
+    if abs(slow) >= TTFT_NOISE:
+        return f"TTFT p95 {seconds(facts.p95_seconds)}, {_moved(slow)}"
+    if middle is not None and abs(middle) >= TTFT_NOISE:
+        return f"TTFT p50 {seconds(facts.p50_seconds)}, {_moved(middle)} (p95 unchanged)"
+    return f"TTFT unchanged (p95 {seconds(facts.p95_seconds)})"
+
+
+def _moved(change: float) -> str:
+    return f"{'up' if change > 0 else 'down'} {signed_percent(abs(change)).lstrip('+')}"
 
 
 def _load(facts: Facts) -> str:
     change = relative(facts.load, facts.load_before)
     if change is None or abs(change) < LOAD_NOISE:
         return ""
-    return f"prompt load {signed_percent(change)}"
+    return f"prompt load {_moved(change)}"
 
 
 def _replicas(facts: Facts) -> str:

@@ -23,9 +23,12 @@ NEXT_STEP_DEMO = "prefixscope demo"
 def definition(question: str, column: str) -> str:
     """Meaning and unit of a column, as the question's header says it.
 
-    Raises KeyError for a column no question has: a page must not show an undefined number.
+    A dimension given as `by` is the column `value` there. Raises KeyError for a column the
+    question does not have: a page must not show an undefined number.
     """
-    told = questions()[question].columns[column]
+    asked = questions()[question]
+    by = asked.params.get("by")
+    told = asked.columns["value" if by and column in (by.one_of or ()) else column]
     unit = "" if told.unit in {"name", "text", "time", "flag"} else f" Unit: {told.unit}."
     return f"{told.meaning}{unit}"
 

@@ -6,7 +6,7 @@ from math import sqrt
 import plotly.graph_objects as go
 
 from dashboard.figures.layout import style, time_axis
-from dashboard.figures.numbers import percent, seconds, whole
+from dashboard.figures.numbers import seconds, whole
 from dashboard.figures.palette import (
     BEFORE,
     COMPUTED,
@@ -66,7 +66,8 @@ def distribution(rows: Rows, *, keep: str = "") -> go.Figure:
         if not total:
             continue
         figure.add_trace(_steps(own, outcome, total))
-    figure.update_xaxes(type="log", title="TTFT, seconds", tickformat="~g", hoverformat=".3~g")
+    figure.update_xaxes(type="log", title="TTFT, seconds", tickformat="~g", dtick="D2",
+                        hoverformat=".3~g")  # fmt: skip
     figure.update_yaxes(title="share of the outcome's requests", tickformat=".0%",
                         rangemode="tozero")  # fmt: skip
     return style(figure, 330, keep=keep)
@@ -119,7 +120,7 @@ def at_equal_length(rows: Rows, within: str, *, keep: str = "") -> go.Figure:
         ticktext=[_range_words(bounds) for bounds in buckets],
         range=[-0.6, max(len(buckets), 1) - 0.4],
     )
-    figure.update_yaxes(title="TTFT, seconds", type="log", tickformat="~g")
+    figure.update_yaxes(title="TTFT, seconds", type="log", tickformat="~g", dtick="D2")
     style(figure, 360, keep=keep)
     return figure.update_layout(hovermode="closest")
 
@@ -187,8 +188,8 @@ def dose_line(rows: Rows, *, keep: str = "") -> go.Figure:
             )
         )
     figure.update_xaxes(title="computed tokens (prompt − cached)", type="log", tickformat=",~g",
-                        hoverformat=",.0f")  # fmt: skip
-    figure.update_yaxes(title="TTFT, seconds", type="log", tickformat="~g")
+                        dtick="D2", hoverformat=",.0f")  # fmt: skip
+    figure.update_yaxes(title="TTFT, seconds", type="log", tickformat="~g", dtick="D2")
     return style(figure, 360, keep=keep)
 
 
@@ -239,6 +240,6 @@ def _median_and_requests(row: Row) -> str:
     return f" (p50 {seconds(number(row, 'p50_seconds'))}, {requests} requests)"
 
 
-def share_of(requests: float | None, total: float) -> str:
-    """A count and its share, for tables and hovers."""
-    return f"{whole(requests)} ({percent((requests or 0.0) / total if total else None)})"
+def in_order(rows: Rows) -> list[Row]:
+    """Rows of outcomes as they are always listed: hit, partial, miss, unknown."""
+    return sorted(rows, key=lambda row: OUTCOMES.index(row["outcome"]))

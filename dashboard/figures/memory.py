@@ -107,7 +107,9 @@ def split_bars(rows: Rows, by: str = "replica", *, keep: str = "") -> go.Figure:
         showgrid=False,
     )
     style(figure, 110 + 28 * max(len(known), 2), keep=keep)
-    return figure.update_layout(barmode="stack", hovermode="closest")
+    return figure.update_layout(
+        barmode="stack", hovermode="closest", legend={"traceorder": "normal"}
+    )
 
 
 def split(row: Row) -> dict[str, float]:

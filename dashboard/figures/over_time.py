@@ -1,16 +1,17 @@
 """The hit ratio over time with the load beneath it, on one time axis."""
 
 from datetime import timedelta
-from typing import Literal
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.figures.layout import ratio_axis, style, time_axis
+from dashboard.figures.numbers import percent
 from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, LOAD, UNKNOWN, translucent
 from dashboard.figures.rows import Row, Rows, isolated, moment, number, with_gaps
 
-Where = Literal["y", "y2"]
+# Coverage is drawn only where it falls below this; the hover always has it.
+FULL_COVERAGE = 0.95
 
 
 def ratio_with_load(
@@ -36,12 +37,11 @@ def ratio_with_load(
     _ratio_line(figure, with_gaps(earlier, step_seconds), "before", "token_hit_ratio", BEFORE,
                 dash="dot", width=1.2)  # fmt: skip
     now = with_gaps(ratio, step_seconds)
-    if any(number(row, "coverage_ratio") is not None for row in now):
+    if any((number(row, "coverage_ratio") or 1.0) < FULL_COVERAGE for row in now):
         _ratio_line(figure, now, "coverage", "coverage_ratio", UNKNOWN, dash="dash", width=1)
     _ratio_line(figure, now, label, "token_hit_ratio", CACHED, width=2)
     _load(figure, with_gaps(load, step_seconds))
     shown = [number(row, "token_hit_ratio") for row in [*now, *earlier]]
-    shown += [number(row, "coverage_ratio") for row in now]
     time_axis(figure, since, until)
     ratio_axis(figure, "token hit ratio", shown, row=1)
     figure.update_yaxes(title="tokens/s", rangemode="tozero", tickformat=",.3~s", row=2, col=1)
@@ -84,16 +84,19 @@ def _of(row: Row, column: str) -> str:
     if below is None or number(row, above) is None:
         return ""
     word = "reported prompt" if below == "reported_prompt_tokens" else "prompt"
-    return f" ({number(row, above):,.0f} of {number(row, below):,.0f} {word} tokens)"
+    covered = None if column == "coverage_ratio" else number(row, "coverage_ratio")
+    beside = "" if covered is None else f", coverage {percent(covered)}"
+    return f" ({number(row, above):,.0f} of {number(row, below):,.0f} {word} tokens{beside})"
 
 
 def _load(figure: go.Figure, rows: list[Row]) -> None:
     """Prompt tokens a second as the area, computed tokens a second as the line in it."""
     if not rows:
         return
+    source = " (engine counters)" if rows[0].get("basis") == "engine" else ""
     traces = (
-        ("prompt tokens/s", "prompt_tokens_per_second", LOAD, "tozeroy", 1.0),
-        ("computed tokens/s", "computed_tokens_per_second", COMPUTED, None, 1.8),
+        (f"prompt tokens/s{source}", "prompt_tokens_per_second", LOAD, "tozeroy", 1.0),
+        (f"computed tokens/s{source}", "computed_tokens_per_second", COMPUTED, None, 1.8),
     )
     for name, column, colour, fill, width in traces:
         values = [number(row, column) for row in rows]

@@ -10,6 +10,7 @@ from dashboard.figures.latency import (
     at_point,
     distribution,
     dose_line,
+    in_order,
     points_of,
     ttft_over_time,
 )
@@ -43,7 +44,7 @@ def _overall(answers: Answers, point: str) -> None:
                 "read these medians as what a hit saves. The next two charts compare like with "
                 "like.")  # fmt: skip
     outcomes = at_point(answers.rows("ttft_by_outcome"), point)
-    tables.show(outcomes, columns.OUTCOMES, "outcomes", alt="TTFT by outcome")
+    tables.show(in_order(outcomes), columns.OUTCOMES, "outcomes", alt="TTFT by outcome")
     left, right = st.columns(2)
     with left:
         rows = at_point(answers.rows("ttft_distribution"), point)
