@@ -26,6 +26,9 @@ from exporter.sources.exposition import Exposition, NotAMetricsPage, PageSample,
 Index = dict[str, list[PageSample]]
 # How far a page's own times may be ahead of ours.
 CLOCK_SKEW_SECONDS = 60.0
+# No engine counts this far; whole numbers in the store end at 9.2e18, block sizes at 2.1e9.
+LARGEST = 1e17
+LARGEST_BLOCK = 1e9
 _COUNTER_ENDS = ("_total", "_count", "_sum", "_bucket")
 
 
@@ -269,7 +272,7 @@ class _Reader:
         found = False
         for sample in self.index[row.exposed[0]]:
             fact = _fact(row, sample)
-            if fact is None:
+            if fact is None or (row.measure == "block_size" and fact > LARGEST_BLOCK):
                 continue
             facts = self.page.group(self._group(sample)).facts
             converted = _convert(row, fact, facts.get("block_size"))
@@ -282,13 +285,14 @@ class _Reader:
 def _index(engine: Engine, exposition: Exposition, replica_label: str | None) -> Index:
     """The engine's usable series by name: real numbers, own series, one of each copied rank.
 
-    A negative or non-finite counter is no count; such a series is as good as absent.
+    A negative, non-finite or absurdly large counter is no count; such a series is as good as
+    absent.
     """
     wanted = engine.series_names
     index: Index = {}
     for sample in exposition.samples:
         labels = sample.labels
-        if sample.name not in wanted or not math.isfinite(sample.value) or sample.value < 0:
+        if sample.name not in wanted or not 0 <= sample.value < LARGEST:
             continue
         if engine.foreign_label in labels and engine.rank_label not in labels:
             continue
@@ -345,7 +349,7 @@ def _fact(row: Row, sample: PageSample) -> Fact | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and number > 0 else None
+    return number if 0 < number < LARGEST else None
 
 
 def _convert(row: Row, fact: Fact, block_size: Fact | None) -> Fact | None:

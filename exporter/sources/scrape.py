@@ -1,0 +1,325 @@
+"""Polls the engines' metric pages and puts what they say into the store.
+
+Pages are fetched side by side by a small pool of threads; one thread alone takes the answers
+in and writes them, a few times a second in one transaction. A target that does not answer
+costs its own place in the pool until its deadline and nobody else anything.
+"""
+
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import duckdb
+from pydantic import BaseModel, ConfigDict, Field
+
+from exporter.errors import PrefixscopeError
+from exporter.records import EngineSample
+from exporter.sources.discovery import Discovery, Target, TargetSettings
+from exporter.sources.engines.page import EnginePage, read_page
+from exporter.sources.fetch import FetchLimits, fetch
+from exporter.sources.frozen import served_meanwhile
+from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.store.samples import (
+    TargetRow,
+    append_samples,
+    load_targets,
+    remove_targets,
+    upsert_targets,
+)
+
+logger = logging.getLogger(__name__)
+
+# Classic text, so that engines answer with the names their documentation has.
+ACCEPT = "text/plain;version=0.0.4"
+# How often the writing thread looks for due targets and finished answers.
+TICK_SECONDS = 0.2
+# The first poll of all targets is spread over this much: somebody waits for the first page.
+FIRST_SPREAD_SECONDS = 1.0
+# Unwritten samples (the disk is full) beyond which polling waits: counters keep counting.
+MAX_WAITING_SAMPLES = 50_000
+
+
+class ScrapeSettings(BaseModel):
+    """How often and how patiently metric pages are polled, and where they are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    targets: TargetSettings = Field(
+        default_factory=TargetSettings, description="where the metric pages are"
+    )
+    interval_seconds: float = Field(default=15, gt=0, description="between polls of a target")
+    deadline_seconds: float = Field(default=10, gt=0, description="for one whole answer")
+    connect_timeout_seconds: float = Field(default=3, gt=0, description="to connect")
+    max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0, description="largest page read")
+    concurrency: int = Field(default=16, ge=1, description="pages fetched at the same time")
+
+    def limits(self) -> FetchLimits:
+        """No answer may take longer than until the next poll."""
+        deadline = min(self.deadline_seconds, self.interval_seconds)
+        return FetchLimits(self.connect_timeout_seconds, deadline, self.max_body_bytes)
+
+
+class ScrapeStore(Protocol):
+    """The part of the store this needs."""
+
+    def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """One transaction."""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor to read with."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one poll brought: a page, or why there is none."""
+
+    target: Target
+    unix: float
+    duration_seconds: float
+    page: EnginePage | None
+    error: str | None
+
+
+class _Polled:
+    """A target between polls: its state, its row, and when it is due."""
+
+    def __init__(self, target: Target, row: TargetRow | None, due: float) -> None:
+        self.target = target
+        self.row = replace(row or TargetRow(target.name), url=target.url)
+        self.state = TargetState.from_json(self.row.series)
+        self.due = due
+        self.asked: Future[Answer] | None = None
+        self.replicas: set[str] = set()
+        self.models: set[str] = set()
+
+
+class Scraper:
+    """Polls targets until stopped. `scrape_once` polls each once, for tests and one-shot use.
+
+    `on_samples` gets every written batch, `on_replicas` the replicas left after targets went.
+    """
+
+    def __init__(
+        self,
+        store: ScrapeStore,
+        settings: ScrapeSettings,
+        on_samples: Callable[[Sequence[EngineSample]], None] | None = None,
+        on_replicas: Callable[[set[str]], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._on_samples = on_samples
+        self._on_replicas = on_replicas
+        self._discovery = Discovery(settings.targets, settings.limits())
+        self._polled: dict[str, _Polled] = {}
+        self._refresh_due = 0.0
+        self._samples: list[EngineSample] = []
+        self._touched: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pool = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="scrape")
+
+    # ---------------------------------------------------------------- running
+
+    def start(self) -> None:
+        """Begin to poll in the background."""
+        self._thread = threading.Thread(target=self._run, name="scraper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End polling; what has been fetched is written before this returns."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._take_finished()
+        self._write()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the polling thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def discovery_errors(self) -> dict[str, str]:
+        """Lists of targets that could not be read at the last try, and why."""
+        return dict(self._discovery.errors)
+
+    def scrape_once(self) -> list[Answer]:
+        """Read the lists, poll every target once, write, and return what came."""
+        self._refresh()
+        futures = [self._pool.submit(self._poll, polled.target, polled.state.ranked)
+                   for polled in self._polled.values()]  # fmt: skip
+        answers = [future.result() for future in futures]
+        for answer in answers:
+            self._take(self._polled[answer.target.name], answer)
+        self._write()
+        return answers
+
+    def _run(self) -> None:
+        while not self._stopped.wait(TICK_SECONDS):
+            now = time.monotonic()
+            if now >= self._refresh_due:
+                self._refresh()
+            self._ask_due(now)
+            self._take_finished()
+            self._write()
+
+    # ---------------------------------------------------------------- targets
+
+    def _refresh(self) -> None:
+        """Read the lists of targets; forget targets that are on none of them any more."""
+        now = time.monotonic()
+        self._refresh_due = now + self._settings.targets.refresh_seconds
+        targets = {target.name: target for target in self._discovery.refresh()}
+        known: dict[str, TargetRow] | None = None
+        for name, target in targets.items():
+            polled = self._polled.get(name)
+            if polled is not None:
+                polled.target = target
+                continue
+            known = load_targets(self._store.cursor()) if known is None else known
+            first = now + _share(name) * FIRST_SPREAD_SECONDS
+            self._polled[name] = _Polled(target, known.get(name), first)
+        self._forget_others(set(targets))
+
+    def _forget_others(self, names: set[str]) -> None:
+        """Current state shows no target that is configured no more (recorded pages stay)."""
+        if not self._discovery.complete:
+            return
+        gone = {name for name in self._polled if name not in names}
+        stored = load_targets(self._store.cursor())
+        gone |= {n for n, row in stored.items() if row.url is not None and n not in names}
+        if not gone:
+            return
+        for name in gone:
+            self._polled.pop(name, None)
+        self._touched -= gone
+        with self._store.write() as cursor:
+            remove_targets(cursor, gone)
+        logger.info("no longer polled: %s", ", ".join(sorted(gone)))
+        if self._on_replicas is not None:
+            self._on_replicas({r for p in self._polled.values() for r in p.replicas})
+
+    # ---------------------------------------------------------------- polling
+
+    def _ask_due(self, now: float) -> None:
+        if len(self._samples) > MAX_WAITING_SAMPLES:
+            return
+        for polled in self._polled.values():
+            if polled.asked is None and now >= polled.due:
+                polled.due = self._next_due(polled.target.name, now)
+                polled.asked = self._pool.submit(self._poll, polled.target, polled.state.ranked)
+
+    def _next_due(self, name: str, now: float) -> float:
+        """Each target has its own moment within the interval, so that polls never bunch up."""
+        interval = self._settings.interval_seconds
+        earliest = now + interval / 2
+        turns = -((_share(name) * interval - earliest) // interval)
+        return _share(name) * interval + turns * interval
+
+    def _poll(self, target: Target, ranked: bool) -> Answer:
+        """Fetch and read one page, in a thread of the pool. Never raises for a bad target."""
+        began = time.monotonic()
+        page, error = None, None
+        try:
+            fetched = fetch(target.url, ACCEPT, self._discovery.limits)
+            label = self._settings.targets.replica_label
+            page = read_page(fetched.body, fetched.content_type, label, ranked)
+        except PrefixscopeError as failure:
+            error = str(failure)
+        return Answer(target, time.time(), time.monotonic() - began, page, error)
+
+    def _take_finished(self) -> None:
+        for polled in list(self._polled.values()):
+            if polled.asked is not None and polled.asked.done():
+                asked, polled.asked = polled.asked, None
+                if not asked.cancelled():
+                    self._take(polled, asked.result())
+
+    # ---------------------------------------------------------------- results
+
+    def _take(self, polled: _Polled, answer: Answer) -> None:
+        """Bring one answer into the target's state; it is written with the next batch."""
+        moment = datetime.fromtimestamp(answer.unix, UTC)
+        was_up = polled.row.up
+        row = replace(
+            polled.row, last_attempt=moment, duration_seconds=answer.duration_seconds,
+            up=answer.page is not None, error=answer.error,
+        )  # fmt: skip
+        if answer.page is None:
+            polled.state.fail(answer.unix)
+        else:
+            row = self._take_page(polled, row, answer.page, answer.unix)
+        if was_up is not row.up:
+            logger.info("target %s is %s", row.target, "up" if row.up else f"down: {row.error}")
+        polled.row = row
+        self._touched.add(row.target)
+
+    def _take_page(
+        self, polled: _Polled, row: TargetRow, page: EnginePage, unix: float
+    ) -> TargetRow:
+        target = polled.target
+        interval = self._settings.interval_seconds
+        who = TargetIdentity(target.name, target.replica, target.role, interval)
+        samples = advance(polled.state, page, page.time_of(unix), who)
+        self._samples.extend(samples)
+        if samples:
+            polled.replicas = {sample.replica for sample in samples}
+            polled.models = {sample.model for sample in samples if sample.model}
+        return replace(
+            row,
+            engine=page.engine.name,
+            last_success=row.last_attempt,
+            missing_metrics=page.missing,
+            # Up, but worth a word: what was odd about the page.
+            error="; ".join(page.warnings) or None,
+            frozen=self._frozen(polled),
+        )
+
+    def _frozen(self, polled: _Polled) -> bool:
+        """Counters that stand still while requests are served."""
+        state = polled.state
+        if not state.looks_frozen:
+            return False
+        if state.busy_meanwhile:
+            return True
+        alone = len(self._polled) == 1
+        return served_meanwhile(
+            self._store.cursor(), state, polled.replicas, polled.models, alone,
+            self._settings.interval_seconds,
+        )  # fmt: skip
+
+    def _write(self) -> None:
+        """Everything taken since the last time, in one transaction. A store that cannot be
+        written to is tried again with the next batch: nothing is dropped."""
+        if not self._touched:
+            return
+        samples = list(self._samples)
+        rows = [
+            replace(self._polled[name].row, series=self._polled[name].state.to_json())
+            for name in sorted(self._touched)
+        ]
+        try:
+            with self._store.write() as cursor:
+                append_samples(cursor, samples)
+                upsert_targets(cursor, rows)
+        except duckdb.Error:
+            logger.exception("scraped samples could not be written; trying again")
+            return
+        self._samples.clear()
+        self._touched.clear()
+        if self._on_samples is not None and samples:
+            self._on_samples(samples)
+
+
+def _share(name: str) -> float:
+    """A number in [0, 1) that is the target's own, the same after every restart."""
+    return (zlib.crc32(name.encode()) % 1000) / 1000
