@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from exporter.sources.formats.compile import DEFAULTS, REQUEST_COLUMNS, compile_format
+from exporter.sources.formats.compile import DEFAULTS, compile_format, request_columns
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.lines import BadLine, LineBatch
 from exporter.store import eligibility, identity, live, rejects, rollup
@@ -93,18 +95,28 @@ class _Append:
         return result, delta
 
     def _map(self, lines: LineBatch) -> None:
+        """Reads the lines into `batch`; rows the quick reading doubts are read with care."""
+        log_format = self.stream.log_format
+        parameters = {
+            "source": self.stream.source,
+            "arrived": self.arrived,
+            "key": self.store.key,
+            "hit_threshold_ratio": self.store.settings.hit_threshold_ratio,
+            "fingerprint": self.stream.fingerprint,
+            **{f"default_{name}": self.stream.defaults.get(name) for name in DEFAULTS},
+        }
         self.cursor.register("lines", lines.table)
         self.cursor.execute(
-            f"CREATE OR REPLACE TEMP TABLE batch AS {compile_format(self.stream.log_format)}",
-            {
-                "source": self.stream.source,
-                "arrived": self.arrived,
-                "key": self.store.key,
-                "hit_threshold_ratio": self.store.settings.hit_threshold_ratio,
-                "fingerprint": self.stream.fingerprint,
-                **{f"default_{name}": self.stream.defaults.get(name) for name in DEFAULTS},
-            },
+            f"CREATE OR REPLACE TEMP TABLE batch AS {compile_format(log_format)}", parameters
         )
+        doubts = self.cursor.execute("SELECT position FROM batch WHERE doubtful").fetchnumpy()
+        if len(doubts["position"]):
+            self.cursor.execute("DELETE FROM batch WHERE doubtful")
+            doubtful = pc.is_in(lines.table["position"], pa.array(doubts["position"]))
+            self.cursor.register("lines", lines.table.filter(doubtful))
+            self.cursor.execute(
+                f"INSERT INTO batch {compile_format(log_format, careful=True)}", parameters
+            )
         self.cursor.unregister("lines")
 
     def _result(self, settled: Settled) -> BatchResult:
@@ -136,7 +148,7 @@ class _Append:
         )  # fmt: skip
 
     def _write(self, settled: Settled) -> CounterDelta:
-        columns = ", ".join(REQUEST_COLUMNS)
+        columns = ", ".join(request_columns(self.stream.log_format))
         self.cursor.execute(
             f"INSERT INTO requests ({columns}) SELECT {columns} FROM batch WHERE {_kept(settled)}"
         )

@@ -30,12 +30,12 @@ DEFAULTS = (
     "route", "template", "template_version", "tenant", "adapter", "block_size",
 )  # fmt: skip
 
-_SQL_TYPES = {
+_SQL_TYPES: dict[Kind, str] = {
     "text": "VARCHAR",
     "bool": "BOOLEAN",
     "time": "VARCHAR",
     "status": "VARCHAR",
-    "tokens": "DOUBLE",
+    "tokens": "UBIGINT",
     "seconds": "DOUBLE",
     "milliseconds": "DOUBLE",
     "hashes": "UBIGINT[]",
@@ -56,9 +56,14 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(_SECOND_FIELDS, "seconds"),
 }
 
-# Filled by us, not found in a row.
-_OURS = ("arrived", "source", "source_format", "scope", "outcome", "prompt_basis", "flags")
-_FOUND = tuple(name for name in (*REQUEST_COLUMNS, *HELPERS) if name not in _OURS)
+# Fields the steps below reason about, so that they are there (as NULL) in every format.
+_NEEDED = (
+    "ts", "request_id", "attempt", "prompt_tokens", "cached_tokens",
+    *(f"cached_{tier}" for tier in TIERS),
+    "cache_write_tokens", "output_tokens", "total_tokens", "choices", "prompt_logprobs",
+    "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream", "status",
+    "ineligible_reason", "cache_salt", "adapter", "model_fingerprint",
+)  # fmt: skip
 
 _TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
 _TIERS_KNOWN = f"coalesce({', '.join(f'cached_{tier}' for tier in TIERS)}) IS NOT NULL"
@@ -68,16 +73,17 @@ _TEXT_LIMIT = 256
 _EXCERPT_LIMIT = 120
 # A time before 2010 or more than a day ahead of its arrival is a unit read wrongly.
 _EARLIEST = "TIMESTAMP '2010-01-01'"
-_NOT_A_NUMBER = "('VARCHAR', 'ARRAY', 'OBJECT')"
+# JSON types that are no token count, or no number of seconds; BIGINT is a negative number.
+_NO_COUNT = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT', 'DOUBLE']"
+_NO_SECONDS = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT']"
 
 # Seconds, milliseconds, microseconds and nanoseconds are told apart by magnitude.
 _TIME = """CASE
-    WHEN TRY_CAST(ts AS DOUBLE) IS NOT NULL THEN CASE
-        WHEN NOT isfinite(TRY_CAST(ts AS DOUBLE)) OR abs(TRY_CAST(ts AS DOUBLE)) >= 1e20 THEN NULL
-        ELSE make_timestamp(round(TRY_CAST(ts AS DOUBLE) * CASE
-            WHEN abs(TRY_CAST(ts AS DOUBLE)) < 1e11 THEN 1e6
-            WHEN abs(TRY_CAST(ts AS DOUBLE)) < 1e14 THEN 1e3
-            WHEN abs(TRY_CAST(ts AS DOUBLE)) < 1e17 THEN 1
+    WHEN ts_number IS NOT NULL THEN CASE WHEN abs(ts_number) < 1e20 THEN make_timestamp(
+        round(ts_number * CASE
+            WHEN abs(ts_number) < 1e11 THEN 1e6
+            WHEN abs(ts_number) < 1e14 THEN 1e3
+            WHEN abs(ts_number) < 1e17 THEN 1
             ELSE 1e-3 END)::BIGINT) END
     WHEN regexp_matches(ts, ':\\d\\d([.,]\\d+)?\\s*(Z|z|UTC|[+-]\\d\\d(:?\\d\\d)?)$')
         THEN make_timestamp(epoch_us(TRY_CAST(ts AS TIMESTAMPTZ)))
@@ -92,21 +98,25 @@ _STATUS = """CASE
 
 
 @cache
-def compile_format(log_format: LogFormat) -> str:
+def compile_format(log_format: LogFormat, *, careful: bool = False) -> str:
     """One SELECT over a relation `lines(position, line_number, line)`.
 
-    Result: position, line_number, the columns of `requests`, then `reason` of a reject (NULL
-    for a good row) and a redacted `excerpt` of a rejected line.
+    Result: position, line_number, `doubtful`, `reason` of a reject (NULL for a good row), a
+    redacted `excerpt` of a rejected line, and the columns of `requests` the format can fill.
+
+    The quick reading takes JSON numbers as they are and marks rows with a number of the wrong
+    type, or that are not JSON, as doubtful; only those are read again with `careful`, which
+    looks at each number as text and names what it cannot use. Nothing else differs.
     """
     fields = {entry.name: entry for entry in log_format.fields}
-    unknown = set(fields) - set(_FOUND)
+    unknown = set(fields) - set(REQUEST_COLUMNS) - set(HELPERS)
     if unknown:
         raise ValueError(f"format {log_format.name} maps unknown fields {sorted(unknown)}")
     query = "lines"
     for step in (
-        _parsed(log_format),
+        _parsed(log_format, careful),
         _found(log_format, fields),
-        _cleaned(fields),
+        _cleaned(log_format, fields, careful),
         _stated(),
         _counted(log_format),
         _judged(),
@@ -116,16 +126,32 @@ def compile_format(log_format: LogFormat) -> str:
     return query[1:-1]
 
 
-def _parsed(log_format: LogFormat) -> str:
-    structure = json.dumps(_structure(log_format))
+def request_columns(log_format: LogFormat) -> list[str]:
+    """The columns of `requests` a format can fill, in order; the others stay NULL."""
+    ours = {"arrived", "source", "source_format", "scope", "outcome", "prompt_basis", "flags"}
+    filled = ours.union(_names(log_format), DEFAULTS) - set(HELPERS)
+    return [name for name in REQUEST_COLUMNS if name in filled]
+
+
+def _names(log_format: LogFormat) -> list[str]:
+    """Every field the steps carry for this format."""
+    return list(
+        dict.fromkeys([*_NEEDED, *DEFAULTS, *(entry.name for entry in log_format.fields)])
+    )
+
+
+def _parsed(log_format: LogFormat, careful: bool) -> str:
+    structure = json.dumps(_structure(log_format, careful))
     return f"SELECT *, TRY(json_transform(line, '{structure}')) AS body FROM <input>"
 
 
-def _structure(log_format: LogFormat) -> dict[str, object]:
+def _structure(log_format: LogFormat, careful: bool) -> dict[str, object]:
     """The typed shape of a row, as `json_transform` reads it."""
     tree: dict[str, object] = {}
     for entry in log_format.fields:
         kind: object = ["UBIGINT"] if entry.kind == "hashes" else _SQL_TYPES[entry.kind]
+        if careful and entry.kind in NUMBER_KINDS:
+            kind = "VARCHAR"
         for path in entry.terms():
             node = tree
             *parents, leaf = path.split(".")
@@ -136,79 +162,106 @@ def _structure(log_format: LogFormat) -> dict[str, object]:
 
 
 def _found(log_format: LogFormat, fields: dict[str, Field]) -> str:
-    columns = []
-    for name in _FOUND:
-        value = _value(name, log_format, fields)
-        if name in DEFAULTS:
-            value = f"coalesce({value}, $default_{name})"
-        columns.append(f"{value} AS {name}")
-    return f"""SELECT position, line_number, line, body IS NULL AS unparsed, {", ".join(columns)},
-        {_wrong_types(fields)} AS wrong_types FROM <input>"""
+    columns = ", ".join(
+        f"{_value(name, log_format, fields)} AS {name}" for name in _names(log_format)
+    )
+    return f"SELECT position, line_number, line, body IS NULL AS unparsed, {columns} FROM <input>"
 
 
 def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
-    """SQL of the first path that holds a value; seconds where the row has milliseconds."""
+    """SQL of the first path that holds a value."""
     constants = dict(log_format.constants)
     if name in constants:
         return f"'{constants[name]}'"
-    kind = _KINDS.get(name, "text")
     if name not in fields:
-        return f"NULL::{_SQL_TYPES[kind]}"
-    entry = fields[name]
-    options = [" + ".join(map(_access, path.split(" + "))) for path in entry.paths]
-    value = options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
-    if entry.kind == "milliseconds":
-        return f"({value}) / 1000"
-    return f"nullif(left({value}, {_TEXT_LIMIT}), '')" if kind == "text" else value
+        return f"NULL::{_SQL_TYPES[_KINDS.get(name, 'text')]}"
+    options = [_path_value(path) for path in fields[name].paths]
+    return options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
 
 
-def _access(path: str) -> str:
-    return "body." + ".".join(f'"{part}"' for part in path.split("."))
+def _path_value(path: str) -> str:
+    terms = [
+        "body." + ".".join(f'"{part}"' for part in term.split(".")) for term in path.split(" + ")
+    ]
+    return terms[0] if len(terms) == 1 else " + ".join(f"TRY_CAST({t} AS DOUBLE)" for t in terms)
 
 
-def _numbers(fields: dict[str, Field]) -> list[Field]:
-    return [entry for entry in fields.values() if entry.kind in NUMBER_KINDS]
-
-
-def _wrong_types(fields: dict[str, Field]) -> str:
-    """Whether some number stands in the row as text, list or object: it may be unreadable."""
-    paths = ", ".join(f"'$.{path}'" for entry in _numbers(fields) for path in entry.terms())
-    return f"""CASE WHEN body IS NULL THEN false
-        ELSE list_has_any(json_type(line, [{paths}]), ['VARCHAR', 'ARRAY', 'OBJECT']) END"""
-
-
-def _cleaned(fields: dict[str, Field]) -> str:
-    """Only numbers that can be used stay; `unusable` names the fields of the others."""
-    columns = ", ".join(f"{_clean(name)} AS {name}" for name in _FOUND)
-    suspicious = " OR ".join([*map(_bad_number, _numbers(fields)), "wrong_types"])
-    names = ", ".join(
-        f"CASE WHEN {_unusable(entry)} THEN 'unusable:{entry.name}' END"
-        for entry in _numbers(fields)
+def _cleaned(log_format: LogFormat, fields: dict[str, Field], careful: bool) -> str:
+    """Only values that can be used stay."""
+    columns = ", ".join(
+        f"{_clean(name, fields.get(name), careful)} AS {name}" for name in _names(log_format)
     )
     return f"""SELECT position, line_number, line, unparsed, ts AS stated_ts, {columns},
-        CASE WHEN {suspicious} THEN
-            list_filter([{names}], lambda name: name IS NOT NULL) END AS unusable
-        FROM <input>"""
+        {"false" if careful else _doubtful(fields)} AS doubtful,
+        {_unusable(fields) if careful else "NULL::VARCHAR[]"} AS unusable
+        FROM (SELECT *, TRY_CAST(ts AS DOUBLE) AS ts_number FROM <input>)"""
 
 
-def _clean(name: str) -> str:
+def _clean(name: str, entry: Field | None, careful: bool) -> str:
     kind = _KINDS.get(name, "text")
+    value = name
     if kind == "tokens":
-        whole = f"{name} >= 0 AND {name} < 9e15 AND {name} = floor({name})"
-        return f"CASE WHEN {whole} THEN {name}::BIGINT END"
-    if kind == "seconds":
-        return f"CASE WHEN {name} >= 0 AND isfinite({name}) THEN {name} END"
-    return {"time": _TIME, "status": _STATUS}.get(kind, name)
+        value = _usable_count(name) if careful and entry else f"{name}::BIGINT"
+    elif kind == "seconds" and entry:
+        value = _usable_seconds(name, entry)
+    elif kind == "time":
+        value = _TIME
+    elif kind == "status":
+        value = _STATUS
+    elif kind == "text" and entry:
+        # An object or list is no label, and may hold what must not be kept.
+        value = f"""CASE WHEN strlen({name}) <= {_TEXT_LIMIT} AND {name}[1] NOT IN ('{{', '[', '')
+            THEN {name} WHEN {name}[1] NOT IN ('{{', '[') THEN left({name}, {_TEXT_LIMIT}) END"""
+    return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
 
 
-def _bad_number(entry: Field) -> str:
-    fraction = f" OR {entry.name} <> floor({entry.name})" if entry.kind == "tokens" else ""
-    return f"coalesce({entry.name} < 0 OR NOT isfinite({entry.name}){fraction}, false)"
+def _usable_count(name: str) -> str:
+    number = f"TRY_CAST({name} AS DOUBLE)"
+    whole = f"{number} >= 0 AND {number} < 9e15 AND {number} = floor({number})"
+    return f"CASE WHEN {whole} THEN {number}::BIGINT END"
 
 
-def _unusable(entry: Field) -> str:
-    wrong = " OR ".join(f"json_type(line, '$.{path}') IN {_NOT_A_NUMBER}" for path in entry.terms())
-    return f"{_bad_number(entry)} OR ({entry.name} IS NULL AND ({wrong}))"
+def _usable_seconds(name: str, entry: Field) -> str:
+    number = f"TRY_CAST({name} AS DOUBLE)"
+    scale = " / 1000" if entry.kind == "milliseconds" else ""
+    return f"CASE WHEN {number} >= 0 AND isfinite({number}) THEN {number}{scale} END"
+
+
+def _doubtful(fields: dict[str, Field]) -> str:
+    """Whether the row is no JSON, or may hold a number of the wrong type.
+
+    Looking at types costs a second parse, so only rows are looked at in which a number people
+    rely on is missing, or so small that it may be a boolean.
+    """
+    counts = [entry for entry in fields.values() if entry.kind == "tokens"]
+    spans = [entry for entry in fields.values() if entry.kind in ("seconds", "milliseconds")]
+    relied_on = [
+        f"{entry.name} IS NULL"
+        for entry in (*counts, *spans)
+        if entry.name in ("prompt_tokens", "cached_tokens", "output_tokens", *_SECOND_FIELDS)
+    ]
+    finite = [f"NOT isfinite(TRY_CAST({entry.name} AS DOUBLE))" for entry in spans]
+    looked_at = " OR ".join([*relied_on, *finite, "prompt_tokens <= 1", "cached_tokens = 1"])
+    wrong = " OR ".join(
+        f"list_has_any(json_type(line, [{_json_paths(group)}]), {kinds})"
+        for group, kinds in ((counts, _NO_COUNT), (spans, _NO_SECONDS))
+        if group
+    )
+    return f"""CASE WHEN unparsed THEN true WHEN {looked_at} THEN {wrong} ELSE false END"""
+
+
+def _json_paths(fields: list[Field]) -> str:
+    return ", ".join(f"'$.{path}'" for entry in fields for path in entry.terms())
+
+
+def _unusable(fields: dict[str, Field]) -> str:
+    names = ", ".join(
+        f"""CASE WHEN {entry.name} IS NOT NULL AND ({_clean(entry.name, entry, True)}) IS NULL
+            THEN 'unusable:{entry.name}' END"""
+        for entry in fields.values()
+        if entry.kind in NUMBER_KINDS
+    )
+    return f"nullif(list_filter([{names}], lambda name: name IS NOT NULL), [])"
 
 
 def _stated() -> str:
@@ -292,12 +345,11 @@ def _judged() -> str:
         CASE WHEN unusable IS NOT NULL OR {any_rule} THEN nullif(list_concat(
             coalesce(unusable, []),
             list_filter([{rules}], lambda name: name IS NOT NULL)), []) END AS flags,
-        CASE WHEN unparsed THEN CASE WHEN json_valid(line) THEN 'not_an_object'
-                ELSE 'invalid_json' END
+        CASE WHEN unparsed THEN if(json_valid(line), 'not_an_object', 'invalid_json')
             WHEN stated_ts IS NOT NULL AND ts IS NULL THEN 'unreadable_time'
             WHEN ts < {_EARLIEST} OR ts > $arrived + INTERVAL 1 DAY THEN 'implausible_time'
             WHEN request_id IS NULL AND stated_ts IS NULL AND stated_prompt IS NULL
-                AND coalesce(len(unusable), 0) = 0 THEN CASE
+                AND unusable IS NULL THEN CASE
                 WHEN json_type(line) = 'OBJECT' THEN 'no_known_field' ELSE 'not_an_object' END
             END AS reason
     FROM <input>"""
@@ -317,10 +369,10 @@ def _columns(log_format: LogFormat) -> str:
             ELSE 'partial' END""",
     }
     columns = ", ".join(
-        f"{ours[name]} AS {name}" if name in ours else name for name in REQUEST_COLUMNS
+        f"{ours[name]} AS {name}" if name in ours else name for name in request_columns(log_format)
     )
     masked = f"left(line, {_EXCERPT_LIMIT})"
     for letters, mask in (("\\p{L}", "a"), ("\\p{N}", "0")):
         masked = f"regexp_replace({masked}, '{letters}', '{mask}', 'g')"
-    return f"""SELECT position, line_number, {columns}, reason,
-        CASE WHEN reason IS NOT NULL THEN {masked} END AS excerpt FROM <input>"""
+    return f"""SELECT position, line_number, doubtful, reason,
+        CASE WHEN reason IS NOT NULL THEN {masked} END AS excerpt, {columns} FROM <input>"""
