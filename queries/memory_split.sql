@@ -1,6 +1,6 @@
 /*
 name: memory_split
-question: What is the KV memory filled with; running requests, reusable prefixes, nothing?
+question: Is the KV memory filled with running requests, with reusable prefixes or with nothing?
 grain: one row, or one per value of `by`; the latest sample of each replica in the window
 params:
   by: {type: VARCHAR, default: null, one_of: [replica, model], meaning: "One row per value; one row for all if not set."}

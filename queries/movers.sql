@@ -32,8 +32,8 @@ WITH borders AS (
             getvariable('baseline_since'),
             CASE
                 WHEN getvariable('baseline_until') IS NOT NULL THEN TIMESTAMP '-infinity'
-                ELSE getvariable('since')
-                    - (coalesce(getvariable('until'), max(ts)) - getvariable('since'))
+                ELSE getvariable('since')::TIMESTAMP
+                    - (coalesce(getvariable('until'), max(ts)) - getvariable('since')::TIMESTAMP)
             END
         ) AS before_since,
         coalesce(getvariable('baseline_until'), getvariable('since')) AS before_until
