@@ -63,8 +63,8 @@ class Answers:
 
     @property
     def step_seconds(self) -> int:
-        """Step of charts."""
-        return self.step(300)
+        """Step of charts: coarse enough to show the course and not the noise."""
+        return self.step(150)
 
     def step(self, points: int) -> int:
         """Step for so many points: whole hours where the window reaches behind the rows."""

@@ -12,11 +12,16 @@ _TIMEOUT_SECONDS = (2.0, 30.0)  # to connect, to answer
 
 
 class DashboardError(Exception):
-    """Something the reader of a page can act on. Says what is wrong; `remedy` is what to run."""
+    """Something the reader of a page can act on.
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    The message is our own words. `detail` is text from elsewhere, to be shown as it is and
+    never as markup; `remedy` is what to run.
+    """
+
+    def __init__(self, message: str, remedy: str = "", detail: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+        self.detail = detail
 
 
 class ExporterUnreachable(DashboardError):
@@ -71,7 +76,8 @@ def _table(url: str, name: str, response: requests.Response) -> pa.Table:
             raise _unreachable(url, "the answer broke off") from error
     if response.status_code in {400, 404, 422, 429, 500, 503}:
         raise QuestionRefused(
-            f"The exporter could not answer {name} ({response.status_code}): {_reason(response)}"
+            f"The exporter could not answer {name} (status {response.status_code}).",
+            detail=_reason(response),
         )
     raise _unreachable(url, f"status {response.status_code} and no Arrow: not an exporter")
 
@@ -85,5 +91,5 @@ def _reason(response: requests.Response) -> str:
 def _unreachable(url: str, reason: str) -> ExporterUnreachable:
     return ExporterUnreachable(
         f"No exporter answers at {url} ({reason}).",
-        "prefixscope serve --config prefixscope.yaml   # or, to look around: prefixscope demo",
+        "prefixscope serve --config prefixscope.yml   # or, to look around: prefixscope demo",
     )

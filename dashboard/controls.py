@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
@@ -76,6 +76,13 @@ def drill(dimension: str, following: str, value: str) -> None:
     filters = Filters.from_address(st.query_params.to_dict())
     write(filters.with_value(dimension, value))
     st.query_params["by"] = following
+    st.session_state[RERUN] = True
+
+
+def go_to(filters: Filters, since: datetime, last: datetime) -> None:
+    """Fix the window on [since, last], the end included."""
+    until = last.replace(microsecond=0) + timedelta(seconds=1)
+    write(replace(filters, since=since.replace(microsecond=0), until=until))
     st.session_state[RERUN] = True
 
 
@@ -174,16 +181,26 @@ def _own_chosen(name: str, default: str) -> None:
 def _fixed_ends(filters: Filters) -> None:
     """Both ends of a fixed window, in UTC whatever the reader's or server's zone is."""
     columns = st.columns([1.3, 1.3, 6], vertical_alignment="bottom")
-    ends = (("since", "From (UTC)", filters.since), ("until", "Until (UTC)", filters.until))
-    for (key, label, value), column in zip(ends, columns, strict=False):
-        _set(key, value.replace(tzinfo=None) if value else None)
-        column.datetime_input(label, key=key, on_change=_ends_chosen, step=60,
+    ends = (("since", "From (UTC)"), ("until", "Until (UTC)"))
+    for (key, label), column in zip(ends, columns, strict=False):
+        _set(key, _shown_end(filters, key))
+        column.datetime_input(label, key=key, on_change=_end_chosen, args=(key,), step=60,
                               format="YYYY-MM-DD")  # fmt: skip
 
 
-def _ends_chosen() -> None:
-    filters = Filters.from_address(st.query_params.to_dict())
-    since, until = st.session_state["since"], st.session_state["until"]
-    if isinstance(since, datetime) and isinstance(until, datetime) and since < until:
-        ends = {"since": since.replace(tzinfo=UTC), "until": until.replace(tzinfo=UTC)}
-        write(replace(filters, since=ends["since"], until=ends["until"]))
+def _shown_end(filters: Filters, key: str) -> datetime:
+    """An end as the input shows it: whole minutes, rounded so that the window is inside."""
+    moment: datetime = getattr(filters, key)
+    minute = moment.replace(second=0, microsecond=0, tzinfo=None)
+    exact = minute == moment.replace(tzinfo=None)
+    return minute if key == "since" or exact else minute + timedelta(minutes=1)
+
+
+def _end_chosen(key: str) -> None:
+    filters, chosen = Filters.from_address(st.query_params.to_dict()), st.session_state[key]
+    if not filters.fixed or chosen is None or chosen == _shown_end(filters, key):
+        return
+    changes = {"since": filters.since, "until": filters.until} | {key: chosen.replace(tzinfo=UTC)}
+    changed = replace(filters, **changes)
+    if changed.since and changed.until and changed.since < changed.until:
+        write(changed)

@@ -4,7 +4,7 @@ Only the part with data reruns by itself, so that a refresh moves nothing else.
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import words
 from dashboard.answers import REFRESH_SECONDS, Answers, age, asked, last_data, version_time
 from dashboard.client import DashboardError
-from dashboard.controls import RERUN, filter_bar, restore_address
+from dashboard.controls import RERUN, filter_bar, go_to, restore_address
 from dashboard.figures.numbers import span
 from dashboard.figures.rows import Row
 from dashboard.filters import Filters, Window
@@ -40,7 +40,7 @@ def _data_part(filters: Filters, body: Body) -> None:
             return
         now = version_time()
         window = filters.window(now, last_data(state), bool(state.get("demo")))
-        _banners(state, now, window)
+        _banners(state, now, filters, window)
         body(Answers(filters, state, window))
     except DashboardError as error:
         _failed(error)
@@ -48,6 +48,8 @@ def _data_part(filters: Filters, body: Body) -> None:
 
 def _failed(error: DashboardError) -> None:
     st.error(str(error))
+    if error.detail:
+        st.text(error.detail)
     if error.remedy:
         st.code(error.remedy, language="shell")
     st.caption(
@@ -67,12 +69,12 @@ def _nothing_yet(state: Row) -> bool:
     )
     st.caption("You have a request log (gateway, proxy, engine):")
     st.code(words.NEXT_STEP_ROWS, language="shell")
-    st.caption("You have an engine's metrics page or a Prometheus: write a config, then serve it.")
+    st.caption("You have an engine's metrics page: name it under scrape in prefixscope.yml, then:")
     st.code(words.NEXT_STEP_ENGINES, language="shell")
     return True
 
 
-def _banners(state: Row, now: datetime, window: Window) -> None:
+def _banners(state: Row, now: datetime, filters: Filters, window: Window) -> None:
     """What changes how every number below is to be read."""
     if state.get("demo"):
         st.info("Demo data: synthetic traffic through a modelled cache, not your fleet.")
@@ -80,12 +82,28 @@ def _banners(state: Row, now: datetime, window: Window) -> None:
     if old is not None and last is not None and old > STALE_AFTER:
         where = "" if window.live else f" Shown: {_from_to(window)}."
         st.warning(f"The last data is {span(old)} old ({last:%Y-%m-%d %H:%M} UTC).{where}")
+    _elsewhere(state, filters, window)
     if state.get("level") == 0:
         st.info(
             "Level 0: engine counters only. Hit ratio by model and replica, computed tokens and KV "
             "in use are shown. One step adds routes, templates, tenants and TTFT of hits and "
             f"misses: `{words.NEXT_STEP_ROWS}`"
         )
+
+
+def _elsewhere(state: Row, filters: Filters, window: Window) -> None:
+    """Say when one kind of data lies outside the window, and offer to go there."""
+    kinds = (("request rows", "first_ts", "last_ts"),
+             ("engine samples", "engine_first_ts", "engine_last_ts"))  # fmt: skip
+    for what, first_column, last_column in kinds:
+        if state.get(last_column) is None:
+            continue
+        first, last = (state[c].replace(tzinfo=UTC) for c in (first_column, last_column))
+        if first < window.until and last >= window.since:
+            continue
+        st.warning(f"No {what} in this window: they are from {_from_to(Window(first, last))}.")
+        st.button(f"Show the {what}", key=f"go-{what}", on_click=go_to,
+                  args=(filters, max(first, last - window.length), last))  # fmt: skip
 
 
 def window_words(answers: Answers) -> str:
@@ -95,6 +113,15 @@ def window_words(answers: Answers) -> str:
 
 def _from_to(window: Window) -> str:
     return f"{window.since:%Y-%m-%d %H:%M} to {window.until:%Y-%m-%d %H:%M} UTC"
+
+
+def rows_kept(answers: Answers) -> str:
+    """Say when figures that need single rows cannot reach back to the start of the window."""
+    hot_since = answers.state.get("hot_since")
+    if hot_since is None or answers.window.since >= hot_since.replace(tzinfo=UTC):
+        return ""
+    return (f"Distributions are from rows, which are kept from {hot_since:%Y-%m-%d %H:%M} UTC on; "
+            "only the chart over time reaches back further.")  # fmt: skip
 
 
 def chart(figure: go.Figure, key: str, alt: str) -> None:

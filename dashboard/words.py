@@ -15,8 +15,7 @@ TTFT_POINTS = {
 }
 
 NEXT_STEP_ROWS = "prefixscope ingest requests.jsonl --source gateway"
-NEXT_STEP_ENGINES = "prefixscope init http://localhost:8000   # an engine or a Prometheus"
-NEXT_STEP_DEMO = "prefixscope demo"
+NEXT_STEP_ENGINES = "prefixscope serve --config prefixscope.yml"
 
 
 @cache

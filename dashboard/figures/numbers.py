@@ -67,12 +67,13 @@ def signed_percent(change: float | None) -> str:
 
 
 def span(length: timedelta) -> str:
-    """A length of time in its two largest units: "6 h", "1 d 4 h", "90 s"."""
+    """A length of time in its two largest units: "24 h", "2 d 4 h", "90 s"."""
     total = int(length.total_seconds())
     if total < 120:
         return f"{total} s"
     parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+    units = (("d", 86400), ("h", 3600), ("min", 60))
+    for unit, size in units if total >= 2 * 86400 else units[1:]:
         amount, total = divmod(total, size)
         if amount:
             parts.append(f"{amount} {unit}")

@@ -14,7 +14,8 @@ def body(answers: Answers) -> None:
     """Fleet occupancy, use over time beneath the ratio, and the split per replica."""
     if answers.state.get("engine_last_ts") is None:
         st.info("KV memory is known only from engines' metrics pages, and none has been scraped. "
-                f"One step adds it: `{NEXT_STEP_ENGINES}`")  # fmt: skip
+                "One step adds it: name them under scrape in prefixscope.yml, then "
+                f"`{NEXT_STEP_ENGINES}`")  # fmt: skip
         return
     split = answers.rows("memory_split", by="replica")
     if not split:

@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard import columns, page, tables
+from dashboard import columns, page, single_requests, tables
 from dashboard.answers import Answers
 from dashboard.controls import choose, drill
 from dashboard.figures.movers import movers_bars
@@ -33,6 +33,7 @@ def body(answers: Answers) -> None:
                 f"who-{by}", names=by, chosen=partial(drill, by, NEXT[by]),
                 alt=f"Token hit ratio by {by}")  # fmt: skip
     _movers(answers, by)
+    single_requests.show(answers)
 
 
 def _with_trends(answers: Answers, question: str, rows: Rows, by: str) -> list[Row]:
@@ -44,14 +45,11 @@ def _with_trends(answers: Answers, question: str, rows: Rows, by: str) -> list[R
         for value, own in group(series, by).items()
     }
     total = sum(number(row, "computed_tokens") or 0.0 for row in rows)
+    shares = [(number(row, "computed_tokens") or 0.0) / total if total else None for row in rows]
     return [
-        {**row, "trend": trends.get(row[by]), "computed_share": _share(row, total)} for row in rows
+        {**row, "trend": trends.get(row[by]), "computed_share": share}
+        for row, share in zip(rows, shares, strict=True)
     ]
-
-
-def _share(row: Row, total: float) -> float | None:
-    computed = number(row, "computed_tokens")
-    return None if computed is None or not total else computed / total
 
 
 def _movers(answers: Answers, by: str) -> None:
