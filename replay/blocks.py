@@ -108,10 +108,10 @@ class BlockPool:
     ) -> Lease | None:
         """Reserve memory for one request, reusing what is cached. None = it must wait.
 
-        `chain`: whole blocks of prompt and expected output; `prompt_blocks`: how many of them the
-        prompt fills; `reusable`: the most that may be reused (`reusable_blocks`); `total_blocks`:
-        memory to reserve, the last, partial block included. Raises ValueError for a request
-        that would not fit into an empty pool.
+        `chain`: whole blocks of prompt and expected output, all different; `prompt_blocks`: how
+        many of them the prompt fills; `reusable`: the most that may be reused (see
+        `reusable_blocks`); `total_blocks`: memory to reserve, the last, partial block included.
+        Raises ValueError for a request that would not fit into an empty pool.
         """
         if total_blocks > self.capacity_blocks:
             raise ValueError(
@@ -138,9 +138,8 @@ class BlockPool:
         references, idle = self._references, self._idle
         shared = 0
         for block in reversed(lease.held):
-            count = references[block]
+            count = references.pop(block)
             if count == 1:
-                del references[block]
                 idle[block] = None
             else:
                 references[block] = count - 1
@@ -165,11 +164,11 @@ class BlockPool:
                 references[block] = 1
 
     def _publish(self, lease: Lease, until: int) -> None:
-        references, idle, held = self._references, self._idle, lease.held
-        for block in lease.chain[lease.published_blocks : until]:
-            if block not in references and block not in idle:
-                references[block] = 1
-                held.append(block)
+        references, idle = self._references, self._idle
+        due = lease.chain[lease.published_blocks : until]
+        fresh = [block for block in due if block not in references and block not in idle]
+        references.update(dict.fromkeys(fresh, 1))
+        lease.held += fresh
         lease.published_blocks = max(lease.published_blocks, until)
 
     def _evict_overflow(self) -> None:

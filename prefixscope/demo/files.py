@@ -5,16 +5,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from exporter.errors import PrefixscopeError
+from prefixscope.demo.facts import Facts, Tally
 from prefixscope.demo.fleet import Call, Replica
 from prefixscope.demo.pages import CONTENT_TYPE, metric_page
 from prefixscope.demo.rows import iso_time, log_line
-from prefixscope.demo.scenario import LEGACY_GATEWAY
 from prefixscope.demo.traffic import Traffic
 
 DAYS = 35
@@ -24,64 +24,6 @@ WEEK_SECONDS = 7 * 86_400
 
 # Scrapes: (from this many seconds before the end on, one every so many seconds).
 SCRAPES = ((float("inf"), 3_600), (86_400, 600), (6 * 3_600, 60))
-
-
-@dataclass
-class Sums:
-    """Exact sums over log rows, worked out while they were written. Tokens and rows."""
-
-    requests: int = 0
-    reported_requests: int = 0
-    prompt_tokens: int = 0
-    reported_prompt_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-
-    def add(self, call: Call) -> None:
-        """Count one row; tokens a gateway does not report count as unreported."""
-        self.requests += 1
-        self.prompt_tokens += call.prompt_tokens
-        self.output_tokens += call.output_tokens
-        if call.replica is not None and call.template.source != LEGACY_GATEWAY:
-            self.reported_requests += 1
-            self.reported_prompt_tokens += call.prompt_tokens
-            self.cached_tokens += call.cached_tokens
-
-
-@dataclass
-class EngineSums:
-    """What the pages of one replica rose by in all, over its restart. Tokens and requests."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    finished_requests: int = 0
-
-
-@dataclass
-class Facts:
-    """What any correct reading of the files must find."""
-
-    total: Sums = field(default_factory=Sums)
-    by_route: dict[str, Sums] = field(default_factory=dict)
-    by_template: dict[str, Sums] = field(default_factory=dict)
-    by_replica: dict[str, Sums] = field(default_factory=dict)
-    by_source: dict[str, Sums] = field(default_factory=dict)
-    engine: dict[str, EngineSums] = field(default_factory=dict)
-
-    def add(self, call: Call) -> None:
-        """Count one ended call everywhere. Rows without a replica stand under ''."""
-        self.total.add(call)
-        self.by_route.setdefault(call.template.route, Sums()).add(call)
-        self.by_template.setdefault(call.template.name, Sums()).add(call)
-        self.by_replica.setdefault(call.replica or "", Sums()).add(call)
-        self.by_source.setdefault(call.template.source, Sums()).add(call)
-        if call.replica is not None:
-            sums = self.engine.setdefault(call.replica, EngineSums())
-            sums.prompt_tokens += call.prompt_tokens
-            sums.cached_tokens += call.cached_tokens
-            sums.output_tokens += call.output_tokens
-            sums.finished_requests += 1
 
 
 @dataclass(frozen=True)
@@ -121,7 +63,7 @@ def write_demo(
         requests_per_second=requests / (days * 86_400),
         seed=seed,
     )
-    facts = Facts()
+    tally = Tally()
     with ExitStack() as stack:
         logs = stack.enter_context(_LogWriter(directory / "logs", start_unix))
         scrapes = {r.name: stack.enter_context(_PageWriter(directory, r)) for r in traffic.replicas}
@@ -129,7 +71,7 @@ def write_demo(
             calls = traffic.advance(moment)
             logs.write(calls)
             for call in calls:
-                facts.add(call)
+                tally.add(call)
             for writer in scrapes.values():
                 writer.scrape(moment)
     files = DemoFiles(
@@ -138,7 +80,7 @@ def write_demo(
         end=end.astimezone(UTC),
         logs=logs.paths(),
         pages={name: writer.index for name, writer in scrapes.items()},
-        facts=facts,
+        facts=tally.facts(),
         traffic=traffic,
     )
     _write_label(files, seed)
