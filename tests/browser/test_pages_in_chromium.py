@@ -86,8 +86,8 @@ def site(
     """(what is in the store, address of the dashboard)."""
     folder = tmp_path_factory.mktemp("site")
     with _captured_engine() as engine:
-        targets = [{"url": f"{engine}/metrics", "replica": "captured"}]
-        scrape = {"interval_seconds": 1, "targets": targets}
+        targets = [{"url": engine, "replica": "captured"}]
+        scrape = {"interval_seconds": 1, "targets": {"static": targets}}
         with _dashboard(folder, None if request.param == "empty" else scrape) as urls:
             exporter, dashboard = urls
             if request.param != "empty":

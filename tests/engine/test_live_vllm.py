@@ -62,7 +62,7 @@ def _config(folder: Path, engine: str, port: int) -> Path:
         "server": {"listen": f"127.0.0.1:{port}"},
         "scrape": {
             "interval_seconds": 1,
-            "targets": [{"url": f"{engine}/metrics", "replica": "live"}],
+            "targets": {"static": [{"url": engine, "replica": "live"}]},
         },
     }
     file.write_text(yaml.safe_dump(settings), encoding="utf-8")

@@ -10,11 +10,18 @@ from queries.registry import questions
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"]
-COMMANDS = sorted(set(re.findall(r"prefixscope ([a-z]+(?: [^`|\n]*)?)", TEXT)))
+# In code only: a sentence may go on after the program's name.
+COMMANDS = sorted(
+    set(re.findall(r"(?:^ {4}(?:.*[$|] )?|`)prefixscope ([a-z]+[^`|\n]*)", TEXT, re.MULTILINE))
+)
 
 
 def test_is_at_most_150_lines() -> None:
     assert len(TEXT.splitlines()) <= 150
+
+
+def test_commands_were_found() -> None:
+    assert {command.split()[0] for command in COMMANDS} >= {"serve", "ingest", "query"}
 
 
 def test_first_screen_has_question_picture_and_table() -> None:
