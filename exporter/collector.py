@@ -18,20 +18,10 @@ from exporter.metrics import ENGINE, REQUEST, Page
 from exporter.metrics_text import Family, label_text
 from exporter.records import OUTCOMES, TIERS
 from exporter.store.counters import TTFT_BOUNDS, Snapshot
+from exporter.store.samples import TargetRow
 
 NO_TIER = "unknown"  # cached tokens whose tier nobody named; keeps the sum over tiers whole
 MAX_SOURCES = 100  # whoever posts names the source: bound it like every other label
-
-
-@dataclass(frozen=True)
-class TargetState:
-    """How one configured metric page answered last. `last_success` None = never."""
-
-    target: str
-    up: bool
-    last_success: datetime | None = None
-    duration_seconds: float | None = None
-    missing_metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +30,7 @@ class Inputs:
 
     counters: Callable[[], Snapshot]
     engines: Callable[[], Mapping[EngineKey, EngineCounters]]
-    targets: Callable[[], Iterable[TargetState]]
+    targets: Callable[[], Iterable[TargetRow]]
     store_file: Path
     version: str
 
@@ -147,10 +137,11 @@ def _add_memory(page: Page, labels: str, row: EngineCounters) -> None:
         page["prefixcache_kv_capacity_tokens"].add(labels, row.capacity_tokens)
 
 
-def _add_target(page: Page, target: TargetState) -> None:
+def _add_target(page: Page, target: TargetRow) -> None:
     """How scraping one target goes."""
     labels = label_text(("target",), (target.target,))
-    page["prefixscope_target_up"].add(labels, target.up)
+    if target.up is not None:  # None = not tried yet
+        page["prefixscope_target_up"].add(labels, target.up)
     for metric in target.missing_metrics:
         both = label_text(("target", "metric"), (target.target, metric))
         page["prefixscope_target_metric_missing"].add(both, 1)

@@ -19,8 +19,9 @@ from exporter.records import TIERS, EngineSample
 EngineKey = tuple[str, str]  # model ('' = not given), replica
 
 KNOWN_REPLICAS = """
-    SELECT DISTINCT coalesce(model, ''), replica FROM engine_samples
-    WHERE ts >= ? AND role <> 'decode' ORDER BY ALL
+    SELECT DISTINCT coalesce(model, ''), replica
+    FROM engine_samples JOIN targets USING (target)
+    WHERE ts >= ? AND role <> 'decode' AND url IS NOT NULL ORDER BY ALL
 """
 
 
@@ -64,7 +65,7 @@ class EngineTotals:
         self._rows: dict[EngineKey, EngineCounters] = {}
 
     def restore(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Start the replicas the store saw in the last day at 0; an empty store starts none."""
+        """Start the replicas of polled targets that were seen in the last day at 0."""
         since = (self._now() - timedelta(days=1)).astimezone(UTC).replace(tzinfo=None)
         known = cursor.execute(KNOWN_REPLICAS, [since]).fetchall()
         with self._lock:

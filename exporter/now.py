@@ -19,7 +19,7 @@ FALL_RATIO = 0.05  # a fall of five points against the hour before is worth a se
 STALE_AFTER = timedelta(minutes=10)
 
 NO_DATA = (
-    "No data yet. Name a metric page of an engine under targets in the configuration, "
+    "No data yet. Name a metric page of an engine under scrape.targets in the configuration, "
     "or load a request log: prefixscope ingest FILE"
 )
 

@@ -96,6 +96,7 @@ class _Polled:
         self.state = TargetState.from_json(self.row.series)
         self.due = due
         self.asked: Future[Answer] | None = None
+        self.tried = False
         self.replicas: set[str] = set()
         self.models: set[str] = set()
 
@@ -146,6 +147,17 @@ class Scraper:
     def alive(self) -> bool:
         """Whether the polling thread runs."""
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def rows(self) -> list[TargetRow]:
+        """Every polled target as it stands now; what is configured no more is not among them."""
+        return [polled.row for polled in list(self._polled.values())]
+
+    @property
+    def tried_all(self) -> bool:
+        """Whether the lists were read and every target was polled since the start."""
+        polled = list(self._polled.values())
+        return self._refresh_due > 0 and all(one.tried for one in polled)
 
     @property
     def discovery_errors(self) -> dict[str, str]:
@@ -249,7 +261,7 @@ class Scraper:
     def _take(self, polled: _Polled, answer: Answer) -> None:
         """Bring one answer into the target's state; it is written with the next batch."""
         moment = datetime.fromtimestamp(answer.unix, UTC)
-        was_up = polled.row.up
+        was_up, polled.tried = polled.row.up, True
         row = replace(
             polled.row, last_attempt=moment, duration_seconds=answer.duration_seconds,
             up=answer.page is not None, error=answer.error,

@@ -11,11 +11,12 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
 
-from exporter.collector import Collector, Inputs, TargetState
+from exporter.collector import Collector, Inputs
 from exporter.engine_totals import EngineTotals
 from exporter.metrics import DEFINITIONS
 from exporter.records import EngineSample
 from exporter.store.counters import TTFT_BOUNDS, CounterRow, Snapshot, TtftRow
+from exporter.store.samples import TargetRow
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -39,7 +40,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.snapshot = empty_snapshot()
-        self.targets: list[TargetState] = []
+        self.targets: list[TargetRow] = []
         self.engines = EngineTotals(now=lambda: NOON)
         self.collector = Collector(
             Inputs(
@@ -127,9 +128,9 @@ def test_ttft_is_a_histogram_with_cumulative_buckets(bench: Bench) -> None:
 
 
 def test_t48_a_removed_target_and_an_old_state_have_no_series(bench: Bench) -> None:
-    bench.targets = [TargetState("a", up=True, missing_metrics=("x",)), TargetState("b", up=True)]
+    bench.targets = [TargetRow("a", up=True, missing_metrics=("x",)), TargetRow("b", up=True)]
     assert bench.value("prefixscope_target_up", target="b") == 1
-    bench.targets = [TargetState("a", up=False)]
+    bench.targets = [TargetRow("a", up=False)]
     assert bench.value("prefixscope_target_up", target="a") == 0
     assert 'target="b"' not in bench.page()
     assert bench.value("prefixscope_target_metric_missing", target="a", metric="x") is None

@@ -1,0 +1,52 @@
+"""The command line. Only our own error type becomes a message; any other keeps its traceback."""
+
+import sys
+
+import typer
+from rich.text import Text
+
+from exporter.errors import PrefixscopeError
+from prefixscope import __version__
+from prefixscope.commands import load, look, operate, run
+from prefixscope.commands.options import messages
+
+START, LOOK, OPERATE = "Start", "Look", "Operate"
+
+app = typer.Typer(
+    name="prefixscope",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # they print local variables, which may hold secrets
+    help="What share of the prompt tokens came from cache, for whom, and does it hurt when it "
+    "drops? Try: prefixscope demo",
+)
+app.command(rich_help_panel=START)(run.demo)
+app.command(rich_help_panel=START)(run.serve)
+app.command(rich_help_panel=START)(load.ingest)
+app.command(rich_help_panel=LOOK)(look.query)
+app.command(rich_help_panel=LOOK)(look.now)
+app.command(rich_help_panel=OPERATE)(operate.formats)
+app.command(rich_help_panel=OPERATE)(operate.engines)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"prefixscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and stop."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point. Exit status: 0 ok, 1 failed, 2 wrong usage."""
+    try:
+        app()
+    except PrefixscopeError as error:
+        messages().print(Text.assemble(("error: ", "bold red"), str(error)))
+        sys.exit(1)

@@ -1,0 +1,152 @@
+"""`ingest`: logs and recorded metric pages from files or standard input."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from exporter.now import percent
+from exporter.sources.formats import FORMATS
+from exporter.sources.intake import IngestSummary
+from exporter.sources.pages import PagesSummary
+from prefixscope.client import Place, connect
+from prefixscope.commands import options
+from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load
+
+
+def ingest(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Request logs (plain, gzip, zstd), - for standard input; metric pages as .prom "
+            "files, an index.jsonl or a folder of them.",
+        ),
+    ],
+    log_format: Annotated[
+        str, typer.Option("--format", help="Format of the logs, or auto; see: prefixscope formats.")
+    ] = "auto",
+    source: Annotated[
+        str, typer.Option(help="Name of the stream; rows are known again within it.")
+    ] = DEFAULT_SOURCE,
+    store: options.StoreFolder = None,
+    url: options.Url = None,
+    token: options.Token = None,
+) -> None:
+    """Load request logs or recorded metric pages, into a running exporter or into a store.
+
+    Example: kubectl logs deploy/gateway | prefixscope ingest - --source gateway
+    """
+    known = ["auto", *(f.name for f in FORMATS)]
+    if log_format not in known:
+        raise typer.BadParameter(f"unknown format {log_format!r}; known: {', '.join(known)}")
+    loaded = _load_with_bar(files, options.place(url, store, token), source, log_format)
+    _print_summary(loaded)
+    for message in loaded.failed:
+        options.messages().print(Text.assemble(("error: ", "bold red"), message))
+    if loaded.failed or loaded.nothing_taken:
+        raise typer.Exit(1)
+
+
+def _load_with_bar(files: list[Path], place: Place, source: str, log_format: str) -> Loaded:
+    """Load with a bar on standard error, which only a terminal shows."""
+    with connect(place, create=True) as target:
+        messages = options.messages()
+        messages.print(f"Loading into {target.where}", style="dim", markup=False)
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            DownloadColumn(),
+            console=messages,
+            transient=True,
+            disable=not messages.is_terminal,
+        )
+        with bar:
+            task = bar.add_task("Loading", total=_total_bytes(files))
+            return load(
+                files,
+                target,
+                source=source,
+                log_format=log_format,
+                advance=lambda size: bar.advance(task, size),
+            )
+
+
+def _total_bytes(files: list[Path]) -> int | None:
+    """Bytes of all files; None where one cannot tell."""
+    if STDIN in files:
+        return None
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _print_summary(loaded: Loaded) -> None:
+    """What became of every input, on standard output."""
+    console = Console(highlight=False, soft_wrap=True)
+    for name, log in loaded.logs.items():
+        console.print(Text(name, style="bold"))
+        console.print(_facts_table(_log_facts(log)))
+    for name, pages in loaded.pages.items():
+        console.print(Text(name, style="bold"))
+        console.print(_facts_table(_pages_facts(pages)))
+
+
+def _facts_table(facts: list[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in facts:
+        table.add_row(f"  {name}", Text(value))
+    return table
+
+
+def _log_facts(log: IngestSummary) -> list[tuple[str, str]]:
+    """Counts that are 0 are left out, except those everybody looks for."""
+    facts = [
+        ("format", f"{log.format} ({log.decided_because})"),
+        ("accepted", f"{log.accepted:,}"),
+        ("duplicate", f"{log.duplicate:,}"),
+        ("rejected", f"{log.rejected:,}{_by_name(log.reasons)}"),
+    ]
+    if log.corrected:
+        facts.append(("corrected", f"{log.corrected:,}"))
+    if log.conflicting:
+        facts.append(("conflicting", f"{log.conflicting:,} (the earlier row stays)"))
+    if log.flags:
+        facts.append(("flagged", _by_name(log.flags).strip()))
+    return [
+        *facts,
+        ("prompt tokens", f"{log.prompt_tokens:,}"),
+        ("cached tokens", f"{log.cached_tokens:,}"),
+        ("token hit ratio", percent(log.token_hit_ratio)),
+        ("coverage", percent(log.coverage_ratio)),
+    ]
+
+
+def _by_name(counts: dict[str, int]) -> str:
+    """` (3 no_time, 1 too_long)`, most first; nothing for nothing."""
+    if not counts:
+        return ""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return f" ({', '.join(f'{count:,} {name}' for name, count in ordered)})"
+
+
+def _pages_facts(pages: PagesSummary) -> list[tuple[str, str]]:
+    counts = {
+        "already known": pages.skipped,
+        "target down": pages.down,
+        "unreadable": pages.unreadable,
+        "of no known engine": pages.foreign,
+        "restarts": pages.resets,
+    }
+    facts = [
+        ("metric pages", f"{pages.pages:,}"),
+        ("replicas", ", ".join(sorted(pages.replicas)) or "none"),
+        *((name, f"{count:,}") for name, count in counts.items() if count),
+    ]
+    for target, missing in pages.missing_metrics.items():
+        if missing:
+            facts.append((f"missing on {target}", ", ".join(missing)))
+    return [*facts, *(("note", message) for message in pages.messages)]

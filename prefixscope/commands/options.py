@@ -1,0 +1,39 @@
+"""Options several commands share, so that they are spelt and explained alike."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from prefixscope.client import Place
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", envvar="PREFIXSCOPE_URL", help="Ask the exporter at this address."),
+]
+StoreFolder = Annotated[
+    Path | None,
+    typer.Option("--store", help="Folder of a store, or of the exporter that holds it."),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="PREFIXSCOPE_TOKEN",
+        show_envvar=True,
+        help="Token of the exporter; better given by the environment.",
+    ),
+]
+
+
+def place(url: str | None, store: Path | None, token: str | None) -> Place:
+    """Where the data is; an address on the command line and a folder at once is wrong usage."""
+    if url is not None and store is not None:
+        raise typer.BadParameter("give --store or --url, not both (PREFIXSCOPE_URL counts)")
+    return Place(url=url, store=store, token=token)
+
+
+def messages() -> Console:
+    """Where messages go: standard error, so that piped output stays clean."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,0 +1,99 @@
+"""The dashboard as a process of its own: Streamlit on dashboard/app.py, asking our exporter."""
+
+import importlib.util
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+from exporter.errors import PrefixscopeError
+from exporter.server_settings import split_address
+from prefixscope.serve import listen
+
+_log = logging.getLogger(__name__)
+
+START_SECONDS = 60
+STOP_SECONDS = 10
+
+
+@contextmanager
+def dashboard(address: str, exporter_url: str, token: str | None) -> Iterator[str]:
+    """The dashboard for as long as the block lasts; gives its address once it answers."""
+    listen(address).close()  # an address in use is said at once and plainly
+    host, port = split_address(address)
+    process = subprocess.Popen(
+        _command(host, port),
+        env=_environment(exporter_url, token),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{port}"
+    try:
+        _wait_until_up(process, url)
+        yield url
+    finally:
+        _stop(process)
+
+
+def _command(host: str, port: int) -> list[str]:
+    """Streamlit without a browser, without asking for an address and without telemetry."""
+    return [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        str(app_file()),
+        f"--server.address={host}",
+        f"--server.port={port}",
+        "--server.headless=true",
+        "--browser.gatherUsageStats=false",
+    ]
+
+
+def app_file() -> Path:
+    """The entry file of the dashboard, wherever the package is installed."""
+    spec = importlib.util.find_spec("dashboard.app")
+    if spec is None or spec.origin is None:
+        raise PrefixscopeError("the dashboard is not installed: install prefixscope as a whole")
+    return Path(spec.origin)
+
+
+def _environment(exporter_url: str, token: str | None) -> dict[str, str]:
+    """Ours, with where to ask; the token goes by the environment, which others cannot list."""
+    environment = {**os.environ, "PREFIXSCOPE_URL": exporter_url}
+    environment.pop("PREFIXSCOPE_TOKEN", None)
+    return environment | ({"PREFIXSCOPE_TOKEN": token} if token else {})
+
+
+def _wait_until_up(process: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise PrefixscopeError(
+                f"the dashboard stopped at its start with status {process.returncode}; "
+                "what it said stands above"
+            )
+        try:
+            if requests.get(f"{url}/_stcore/health", timeout=2).ok:
+                return
+        except requests.RequestException:
+            _log.debug("the dashboard does not answer yet")
+        time.sleep(0.2)
+    raise PrefixscopeError(f"the dashboard did not answer at {url} within {START_SECONDS} s")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask, wait, and only then insist."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

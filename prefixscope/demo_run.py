@@ -1,0 +1,90 @@
+"""`prefixscope demo`: synthetic files through the ordinary path into a store, then live traffic."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.discovery import StaticTarget
+from exporter.store.store import Store
+from prefixscope.client import Exporter, OpenStore
+from prefixscope.commands.options import messages
+from prefixscope.demo import DemoFiles, LiveDemo, write_demo
+from prefixscope.loading import load
+from prefixscope.owner import read_owner
+from prefixscope.serve import listen
+from prefixscope.settings import Settings, server_token
+
+FILES, STORE, LABEL = "files", "store", "demo.json"
+
+
+@contextmanager
+def prepared(
+    directory: Path, settings: Settings, *, days: int, requests: int
+) -> Iterator[Settings]:
+    """Settings of an exporter on a store with the demo in it; while the block lasts, the traffic
+    goes on: metric pages to scrape, and rows posted to the address of the settings.
+    """
+    listen(settings.server.listen).close()  # in use? better said now than after the work
+    _make_room(directory)
+    messages().print(f"Writing {days} days of synthetic traffic to {directory / FILES} …")
+    files = write_demo(directory / FILES, end=datetime.now(UTC), days=days, requests=requests)
+    store = settings.store.model_copy(update={"directory": directory / STORE})
+    settings = settings.model_copy(update={"store": store})
+    _load(files, settings)
+    with _live(files, settings) as targets:
+        static = [StaticTarget(url=url, name=name) for name, url in targets.items()]
+        listed = settings.scrape.targets.model_copy(update={"static": static})
+        scrape = settings.scrape.model_copy(update={"targets": listed})
+        yield settings.model_copy(update={"scrape": scrape})
+
+
+def _make_room(directory: Path) -> None:
+    """Remove an earlier demo, and nothing that is not one."""
+    owner = read_owner(directory / STORE)
+    if owner is not None and Exporter(owner.url).is_up():
+        raise PrefixscopeError(
+            f"the demo in {directory} is running at {owner.url}: stop it first, or give another "
+            "--directory"
+        )
+    if directory.exists() and any(directory.iterdir()):
+        if not (directory / FILES / LABEL).is_file():
+            raise PrefixscopeError(
+                f"{directory} is not empty and holds no demo: give another --directory"
+            )
+        shutil.rmtree(directory / STORE, ignore_errors=True)
+        shutil.rmtree(directory / FILES)
+
+
+def _load(files: DemoFiles, settings: Settings) -> None:
+    """Take the files in as anybody's: same reader, same mapping, same checks."""
+    messages().print(f"Loading it into {settings.store.directory} …")
+    store = Store.open(settings.store.directory, settings.store)
+    try:
+        # Labelled before the first row: nobody ever sees this data without the label.
+        store.set_meta("demo", "true")
+        inputs = [*files.logs.items(), ("pages", list(files.pages.values()))]
+        for source, paths in inputs:
+            loaded = load(paths, OpenStore(store), source=source, log_format="auto")
+            if loaded.failed or loaded.nothing_taken:
+                raise PrefixscopeError(f"the demo's files were refused: {loaded.failed}")
+    finally:
+        store.close()
+
+
+@contextmanager
+def _live(files: DemoFiles, settings: Settings) -> Iterator[dict[str, str]]:
+    """The traffic going on; gives replica names with the addresses of their pages."""
+    url = f"http://{settings.server.listen}"
+    live = LiveDemo(files.traffic, url, token=server_token(settings.server))
+    stop = threading.Event()
+    thread = threading.Thread(target=live.run, args=(stop,), name="demo")
+    thread.start()
+    try:
+        yield live.targets
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,145 @@
+"""Loading files: request logs and recorded metric pages, into a running exporter or a store.
+
+Both ways run the exporter's one path in. A file sent to an exporter travels as it lies on disk,
+so that its rows are known again by their place in it whichever way it was loaded before.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import BinaryIO
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.intake import IngestSummary, Intake, open_input
+from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages
+from prefixscope.client import Exporter, OpenStore
+
+STDIN = Path("-")
+DEFAULT_SOURCE = "file"
+_CHUNK_BYTES = 1 << 18
+
+Advance = Callable[[int], None]
+
+
+@dataclass
+class Loaded:
+    """What became of all inputs. `failed` holds a message for each input that could not be read."""
+
+    logs: dict[str, IngestSummary] = field(default_factory=dict)
+    pages: dict[str, PagesSummary] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def nothing_taken(self) -> bool:
+        """Was there input, and none of it usable?"""
+        rows = sum(log.accepted + log.duplicate + log.corrected for log in self.logs.values())
+        seen = sum(pages.pages + pages.skipped for pages in self.pages.values())
+        refused = sum(log.rejected + log.conflicting for log in self.logs.values())
+        refused += sum(pages.unreadable + pages.foreign for pages in self.pages.values())
+        return refused > 0 and rows + seen == 0
+
+
+def load(
+    paths: Sequence[Path],
+    target: Exporter | OpenStore,
+    *,
+    source: str,
+    log_format: str,
+    advance: Advance = lambda _: None,
+) -> Loaded:
+    """Load every input; one that fails does not keep the others from being loaded.
+
+    `advance` is told of the bytes read since the last call.
+    """
+    loaded = Loaded()
+    for path in paths:
+        try:
+            if path != STDIN and holds_pages(path):
+                loaded.pages[str(path)] = _load_pages(path, target)
+            else:
+                with open_file(path) as file:
+                    reader = Counting(file, advance)
+                    summary = _load_log(str(path), reader, target, source, log_format)
+                    loaded.logs[str(path)] = summary
+        except PrefixscopeError as error:
+            loaded.failed.append(str(error))
+    return loaded
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    """A file as bytes, `-` is standard input; what cannot be opened is an error to read."""
+    if path == STDIN:
+        yield sys.stdin.buffer
+        return
+    if path.is_dir():
+        raise PrefixscopeError(f"{path} is a folder without metric pages: name the log files in it")
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise PrefixscopeError(f"{path}: cannot be read: {error.strerror}") from error
+    with file:
+        yield file
+
+
+class Counting:
+    """A binary file that tells how much was read; only what the loaders need of a file."""
+
+    def __init__(self, file: BinaryIO, advance: Advance) -> None:
+        self._file = file
+        self._advance = advance
+
+    def read(self, size: int = -1) -> bytes:
+        """Read, and say how much that was."""
+        data = self._file.read(size)
+        self._advance(len(data))
+        return data
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Chunks to the end, as they are sent over HTTP."""
+        while chunk := self.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _load_log(
+    name: str, file: Counting, target: Exporter | OpenStore, source: str, log_format: str
+) -> IngestSummary:
+    if isinstance(target, OpenStore):
+        return Intake(target.store).ingest(
+            open_input(file),  # type: ignore[arg-type]  # it reads and does no more
+            source=source,
+            format=log_format,
+            origin="file",
+            name=name,
+        )
+    return _send_log(name, file, target, source, log_format)
+
+
+def _send_log(
+    name: str, file: Counting, exporter: Exporter, source: str, log_format: str
+) -> IngestSummary:
+    """Stream a file to the exporter; it answers when everything is committed."""
+    try:
+        answer = exporter.send(
+            "POST",
+            "/v1/requests",
+            params={"source": source, "format": log_format, "input": "file"},
+            headers={"Content-Type": "application/octet-stream"},
+            data=iter(file),
+        )
+    except PrefixscopeError as error:
+        raise type(error)(f"{name}: {error}") from error
+    known = {entry.name for entry in fields(IngestSummary)}
+    return IngestSummary(**{key: value for key, value in answer.json().items() if key in known})
+
+
+def _load_pages(path: Path, target: Exporter | OpenStore) -> PagesSummary:
+    """Take recorded metric pages; only whoever holds the store can do that."""
+    if isinstance(target, Exporter):
+        raise PrefixscopeError(
+            f"{path}: recorded metric pages go straight into a store: stop the exporter at "
+            f"{target.url}, or name another store with --store"
+        )
+    return ingest_pages(target.store, [path])

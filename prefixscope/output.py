@@ -1,0 +1,165 @@
+"""An answer as people and programs want it: a table, JSON rows, CSV or Arrow."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from queries import registry
+
+Row = Mapping[str, object]
+
+_PIPE_WIDTH = 1000
+
+
+class Output(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+# Of the many measures those that answer the question; json, csv and arrow have all of them.
+MEASURES = (
+    "requests",
+    "prompt_tokens",
+    "cached_tokens",
+    "computed_tokens",
+    "token_hit_ratio",
+    "coverage_ratio",
+    "request_hit_ratio",
+)
+TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
+    "hit_ratio": MEASURES,
+    "hit_ratio_over_time": ("ts", *MEASURES),
+    "engine_hit_ratio": (
+        "prompt_tokens",
+        "cached_tokens",
+        "computed_tokens",
+        "token_hit_ratio",
+        "lookup_hit_ratio",
+        "external_hit_ratio",
+        "resets",
+        "gaps",
+        "caution",
+    ),
+    "engine_hit_ratio_over_time": (
+        "ts",
+        "prompt_tokens",
+        "cached_tokens",
+        "computed_tokens",
+        "token_hit_ratio",
+    ),
+}
+
+
+def to_json(table: pa.Table) -> str:
+    """A list of flat rows; strict, so a NaN would be an error and not output."""
+    return json.dumps(registry.rows(table), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def to_csv(table: pa.Table) -> str:
+    """Header and rows; unknown is an empty field, maps and lists are JSON in their field."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for row in registry.rows(table):
+        writer.writerow([_csv_field(value) for value in row.values()])
+    return text.getvalue()
+
+
+def _csv_field(value: object) -> object:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value
+
+
+def to_arrow(table: pa.Table) -> bytes:
+    """An Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def terminal() -> Console:
+    """Standard output; as wide as it takes where the reader is a file or a program."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def print_table(console: Console, name: str, table: pa.Table, by: str | None) -> int:
+    """Print the columns that answer the question; returns how many others know something.
+
+    One row stands upright, several as a table without the columns nobody knows anything about.
+    """
+    rows = registry.rows(table)
+    wanted = TABLE_COLUMNS.get(name, tuple(table.column_names))
+    known = [c for c in table.column_names if any(row[c] is not None for row in rows)]
+    columns = [c for c in table.column_names if c == by or c in wanted]
+    if not rows:
+        console.print("no data")
+    elif len(rows) == 1 and by is None:
+        _print_upright(console, rows[0], columns)
+    else:
+        columns = [c for c in columns if c in known]
+        console.print(rows_table([(c, c, formatter(c)) for c in columns], rows))
+    return len(set(known) - set(columns))
+
+
+def _print_upright(console: Console, row: Row, columns: Sequence[str]) -> None:
+    grid = Table(box=None, show_header=False, pad_edge=False)
+    grid.add_column()
+    grid.add_column(justify="right")
+    for column in columns:
+        grid.add_row(column, Text(formatter(column)(row[column])))
+    console.print(grid)
+
+
+Column = tuple[str, str, Callable[[object], str]]
+
+
+def rows_table(columns: Sequence[Column], rows: Sequence[Row]) -> Table:
+    """Rows as a table of (heading, name, how it is written); cells are text, never markup."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, name, _ in columns:
+        numeric = any(_is_number(row.get(name)) for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(Text(show(row.get(name))) for _, name, show in columns))
+    return table
+
+
+def formatter(column: str) -> Callable[[object], str]:
+    """How values of a column are written: by its unit, which its name ends in."""
+    return lambda value: _cell(column, value)
+
+
+def _cell(column: str, value: object) -> str:
+    if value is None:
+        return "–"
+    if value == "":
+        return "(not given)"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.2%}" if "ratio" in column else f"{value:,.3f}"
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,133 @@
+"""Puts the exporter together and runs it: store, intake, scraper, housekeeping, HTTP server."""
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import uvicorn
+from starlette.applications import Starlette
+
+from exporter.collector import Collector, Inputs
+from exporter.engine_totals import EngineTotals
+from exporter.errors import PrefixscopeError
+from exporter.server import Services, build_app
+from exporter.server_settings import split_address
+from exporter.sources.intake import Intake
+from exporter.sources.scrape import Scraper
+from exporter.store.store import Store
+from prefixscope import __version__
+from prefixscope.owner import remove_owner, write_owner
+from prefixscope.settings import Settings, server_token
+
+_log = logging.getLogger(__name__)
+
+# How long answers under way may take to finish when the exporter is asked to stop.
+GRACE_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Running:
+    """An exporter at work and where it answers."""
+
+    url: str
+    server: threading.Thread
+
+    def wait(self) -> None:
+        """Block until something stops the server; that nobody asked for it is an error."""
+        self.server.join()
+        raise PrefixscopeError("the HTTP server has stopped; the log says why")
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[Running]:
+    """The exporter at work, for as long as the block lasts.
+
+    Stops in the opposite order of the start: first nobody comes in, last the store is closed.
+    """
+    token = server_token(settings.server)
+    with ExitStack() as stack:
+        listener = stack.enter_context(listen(settings.server.listen))
+        url = url_of(listener, settings.server.listen)
+        store = Store.open(settings.store.directory, settings.store)
+        stack.callback(store.close)
+        totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
+        totals.restore(store.cursor())
+        scraper = Scraper(store, settings.scrape, totals.add, totals.keep_only)
+        scraper.start()
+        stack.callback(scraper.stop)
+        services = _services(store, totals, scraper)
+        app = build_app(services, settings.server, token)
+        server = stack.enter_context(_serving(app, listener))
+        write_owner(store.directory, url)
+        stack.callback(remove_owner, store.directory)
+        yield Running(url, server)
+
+
+def _services(store: Store, totals: EngineTotals, scraper: Scraper) -> Services:
+    """What the server serves from."""
+    inputs = Inputs(
+        counters=store.counters.snapshot,
+        engines=totals.snapshot,
+        targets=lambda: scraper.rows,
+        store_file=store.path,
+        version=__version__,
+    )
+
+    def not_ready() -> str | None:
+        if not scraper.alive:
+            return "the scraper has stopped; see the log"
+        return None if scraper.tried_all else "waiting for the first scrape of every target"
+
+    return Services(
+        store=store,
+        intake=Intake(store),
+        collector=Collector(inputs),
+        version=__version__,
+        not_ready=not_ready,
+    )
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket; an address in use is an error that says what to change."""
+    host, port = split_address(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise PrefixscopeError(
+            f"cannot listen on {address}: {error.strerror or error}; stop what uses it, or set "
+            "server.listen (PREFIXSCOPE_SERVER__LISTEN) to another address"
+        ) from error
+
+
+def url_of(listener: socket.socket, address: str) -> str:
+    """Where this machine reaches the listener: the port it got, loopback for "every address"."""
+    host, _ = split_address(address)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listener.getsockname()[1]}"
+
+
+@contextmanager
+def _serving(app: Starlette, listener: socket.socket) -> Iterator[threading.Thread]:
+    """The HTTP server in a thread of its own; signals stay with the main thread."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), name="http")
+    thread.start()
+    try:
+        yield thread
+    finally:
+        server.should_exit = True
+        thread.join()

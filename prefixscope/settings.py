@@ -1,0 +1,60 @@
+"""All settings of prefixscope: one section for each part, composed from the parts' own models."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from exporter.server_settings import Address, ServerSettings
+from exporter.sources.scrape import ScrapeSettings
+from exporter.store.store import StoreSettings
+from prefixscope import settings_file
+from prefixscope.settings_file import BadSettings
+
+DEFAULT_STORE = Path("data/store")
+
+
+class StoreSection(StoreSettings):
+    """Where the store is, beside how it keeps what it is given."""
+
+    directory: Path = Field(DEFAULT_STORE, description="folder of the store; made if missing")
+
+
+class DashboardSettings(BaseModel):
+    """Where `--dashboard` serves the pages."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: Address = Field("127.0.0.1:8501", description="HOST:PORT of the dashboard")
+
+
+class Settings(BaseModel):
+    """The whole file. Every section may be left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: StoreSection = Field(default_factory=StoreSection)
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
+    dashboard: DashboardSettings = Field(default_factory=DashboardSettings)
+
+
+def load_settings(file: Path | None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from `file` (None = defaults) with the environment over them, else BadSettings."""
+    return settings_file.load(Settings, file, os.environ if environment is None else environment)
+
+
+def server_token(settings: ServerSettings) -> str | None:
+    """The token given, or read from its file; None where none is set."""
+    if settings.token is not None:
+        return settings.token.get_secret_value().strip()
+    if settings.token_file is None:
+        return None
+    try:
+        token = settings.token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"server.token_file: cannot be read: {error}") from error
+    if not token:
+        raise BadSettings(f"server.token_file: {settings.token_file} is empty")
+    return token
