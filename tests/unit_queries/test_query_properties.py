@@ -1,7 +1,7 @@
 """Sums against plain Python on generated rows; parts add up to the whole."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from importlib import resources
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queries import registry
+from tests.unit_queries.conftest import FILLED
 
 START = datetime(2026, 11, 30, tzinfo=UTC)
 DIMENSIONS = ("model", "replica", "route", "template", "template_version", "tenant", "source")
@@ -60,20 +61,9 @@ def store(table: str, rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
     connection.execute(registry.views_sql())
-    fixed: dict[str, object] = {
-        "requests": {
-            "source_format": "f",
-            "attempt": 1,
-            "status": "ok",
-            "outcome": "unknown",
-            "prompt_basis": "inclusive",
-            "arrived": "2026-11-30",
-        },
-        "engine_samples": {"target": "t", "engine": "vllm", "reset": False, "gap": False},
-    }[table]  # type: ignore[assignment]
-    assert isinstance(fixed, dict)
     for row in rows:
-        full = {**fixed, **row}
+        full = {**FILLED[table], **row}
+        full.setdefault("target" if table == "engine_samples" else "arrived", row["ts"])
         values = [v.isoformat() if isinstance(v, datetime) else v for v in full.values()]
         connection.execute(
             f"INSERT INTO {table} ({', '.join(full)}) VALUES ({', '.join('?' * len(full))})",
@@ -130,11 +120,11 @@ def grouped(
     return {value: measured(members) for value, members in groups.items()}
 
 
-def only(rows: list[dict[str, Any]], names: object) -> list[dict[str, Any]]:
-    return [{name: row[name] for name in names} for row in rows]  # type: ignore[attr-defined]
+def only(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(request(), max_size=12), st.sampled_from(DIMENSIONS), seconds, seconds, name)
 def test_hit_ratio_is_what_its_definitions_say(
     rows: list[dict[str, Any]], by: str, since: int, until: int, tenant: str | None
@@ -152,16 +142,15 @@ def test_hit_ratio_is_what_its_definitions_say(
     answer = ask(connection, "hit_ratio", by=by, tenant=tenant, **window)
     assert len(answer) == len(expected)
     for row in answer:
-        assert only([row], expected[row[by]]) == [expected[row[by]]]
+        assert only(row, expected[row[by]]) == expected[row[by]]
     (whole,) = ask(connection, "hit_ratio", tenant=tenant, **window)
-    assert only([whole], measured([])) == [
-        measured([row for row in inside if row["replica_role"] != "decode"])
-    ]
+    served = [row for row in inside if row["replica_role"] != "decode"]
+    assert only(whole, measured(served)) == measured(served)
     for total in ("requests", "prompt_tokens", "cached_tokens", "computed_tokens"):
         assert sum(row[total] for row in answer) == whole[total]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(request(), max_size=12),
     st.none() | st.sampled_from(DIMENSIONS),
@@ -181,7 +170,7 @@ def test_hit_ratio_over_time_is_hit_ratio_step_by_step(
     assert len(answer) == len(expected)
     for row in answer:
         wanted = expected[row["ts"], row[by] if by else None]
-        assert only([row], wanted) == [wanted]
+        assert only(row, wanted) == wanted
 
 
 def overlap(row: dict[str, Any], since: datetime, until: datetime) -> Fraction:
@@ -228,7 +217,7 @@ def engine_reference(
     return cached, reported, ineligible
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(sample(), max_size=8))
 def test_engine_hit_ratio_over_all_time_is_exact(rows: list[dict[str, Any]]) -> None:
     connection = store("engine_samples", rows)
@@ -245,7 +234,7 @@ def test_engine_hit_ratio_over_all_time_is_exact(rows: list[dict[str, Any]]) -> 
             assert sum(row[total] or 0 for row in parts) == (whole[total] or 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(sample(), min_size=1, max_size=6), seconds, st.integers(1, 7200))
 def test_engine_hit_ratio_of_a_window_takes_shares_of_intervals(
     rows: list[dict[str, Any]], begin: int, length: int
@@ -266,7 +255,7 @@ def test_engine_hit_ratio_of_a_window_takes_shares_of_intervals(
         assert whole["token_hit_ratio"] == pytest.approx(float(cached / reported), abs=1e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(sample(), max_size=6), st.sampled_from([300, 900, 3600]))
 def test_steps_add_up_to_the_window(rows: list[dict[str, Any]], step: int) -> None:
     connection = store("engine_samples", rows)
