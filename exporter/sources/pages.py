@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample, ReplicaRole
@@ -51,7 +51,7 @@ class _IndexLine(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     file: str | None
-    scraped_unix: float
+    scraped_unix: float = Field(gt=0, lt=4_102_444_800, description="seconds, until 2100")
     status: int = OK
     content_type: str | None = None
     error: str | None = None
