@@ -52,7 +52,12 @@ def fetch(url: str, accept: str, limits: FetchLimits) -> Fetched:
         connection.request(
             "GET",
             (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
-            headers={"Accept": accept, "Accept-Encoding": "identity", "User-Agent": "prefixscope"},
+            headers={
+                "Accept": accept,
+                "Accept-Encoding": "identity",
+                "User-Agent": "prefixscope",
+                "Connection": "close",
+            },
         )
         return _answer(connection.getresponse(), limits)
     except ssl.SSLError as error:
@@ -73,7 +78,7 @@ def fetch(url: str, accept: str, limits: FetchLimits) -> Fetched:
             f"the answer is not HTTP as expected: {type(error).__name__} {str(error)[:100]}"
         ) from error
     finally:
-        connection.close()
+        connection.hang_up()
 
 
 def _answer(response: http.client.HTTPResponse, limits: FetchLimits) -> Fetched:
@@ -93,13 +98,15 @@ def _answer(response: http.client.HTTPResponse, limits: FetchLimits) -> Fetched:
 
 def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
     body = bytearray()
-    while chunk := response.read1(_CHUNK_BYTES):
+    while chunk := response.read(_CHUNK_BYTES):
         body += chunk
         if len(body) > max_bytes:
             raise FetchFailed(
                 f"the body is larger than {max_bytes} bytes: this is no metric page, or raise "
                 "the limit max_body_bytes"
             )
+    if response.length:
+        raise FetchFailed(f"the body was cut short: {response.length} bytes are missing")
     return bytes(body)
 
 
@@ -112,13 +119,21 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(host, port or (443 if tls else 80))
         self._tls = tls
         self._deadline = deadline
+        self._plain: socket.socket | None = None
         self._connect_timeout = min(limits.connect_timeout_seconds, limits.deadline_seconds)
 
     def connect(self) -> None:
         plain = socket.create_connection((self.host, self.port), self._connect_timeout)
         if self._tls:
             plain = ssl.create_default_context().wrap_socket(plain, server_hostname=self.host)
+        self._plain = plain
         self.sock = _DeadlineSocket(plain, self._deadline)
+
+    def hang_up(self) -> None:
+        """Close for good. http.client closes its socket while the body is still to be read."""
+        self.close()
+        if self._plain is not None:
+            self._plain.close()
 
 
 class _DeadlineSocket:
@@ -146,7 +161,7 @@ class _DeadlineSocket:
         return io.BufferedReader(_SocketReader(self))
 
     def close(self) -> None:
-        self._plain.close()
+        """Nothing yet: the body is read from here after http.client said goodbye."""
 
 
 class _SocketReader(io.RawIOBase):
