@@ -19,8 +19,8 @@ columns:
   p50_seconds: {type: DOUBLE, unit: seconds, meaning: "Median, from histograms: right to 4 %."}
   p95_seconds: {type: DOUBLE, unit: seconds, meaning: "95th percentile, from histograms: right to 4 %."}
 */
--- Minutes know no template and no tenant, hours no replica: the filters decide who answers, and
--- rows still hot do where neither can.
+-- Minutes know no template and no tenant, hours no replica: the filters decide who answers.
+-- Rows still hot do where neither can, and rows that are not folded yet join in.
 WITH rolled AS (
     SELECT
         minute AS ts, 60 AS seconds, coalesce(ttft_point, '') AS ttft_point,
@@ -58,8 +58,13 @@ WITH rolled AS (
         WHERE ttft_seconds > 0
     )
     WHERE
-        (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
-        AND getvariable('replica') IS NOT NULL
+        (
+            (
+                (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
+                AND getvariable('replica') IS NOT NULL
+            )
+            OR batch > (SELECT coalesce(max(batch), 0) FROM folded)
+        )
         AND in_window(ts, getvariable('since'), getvariable('until'))
         AND matches(model, getvariable('model'))
         AND matches(replica, getvariable('replica'))

@@ -272,7 +272,7 @@ CREATE OR REPLACE MACRO class_to(tokens) AS
 -- Requests with a measured time to first token. Different points are never mixed.
 CREATE OR REPLACE VIEW first_tokens AS
 SELECT
-    ts, outcome, coalesce(ttft_point, '') AS ttft_point, ttft_seconds,
+    ts, batch, outcome, coalesce(ttft_point, '') AS ttft_point, ttft_seconds,
     prompt_tokens,
     CASE
         WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason)

@@ -124,7 +124,7 @@ def only(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(request(), max_size=12), st.sampled_from(DIMENSIONS), seconds, seconds, name)
 def test_hit_ratio_is_what_its_definitions_say(
     rows: list[dict[str, Any]], by: str, since: int, until: int, tenant: str | None
@@ -150,7 +150,7 @@ def test_hit_ratio_is_what_its_definitions_say(
         assert sum(row[total] for row in answer) == whole[total]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(request(), max_size=12),
     st.none() | st.sampled_from(DIMENSIONS),
@@ -217,7 +217,7 @@ def engine_reference(
     return cached, reported, ineligible
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(sample(), max_size=8))
 def test_engine_hit_ratio_over_all_time_is_exact(rows: list[dict[str, Any]]) -> None:
     connection = store("engine_samples", rows)
@@ -234,7 +234,7 @@ def test_engine_hit_ratio_over_all_time_is_exact(rows: list[dict[str, Any]]) -> 
             assert sum(row[total] or 0 for row in parts) == (whole[total] or 0)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(sample(), min_size=1, max_size=6), seconds, st.integers(1, 7200))
 def test_engine_hit_ratio_of_a_window_takes_shares_of_intervals(
     rows: list[dict[str, Any]], begin: int, length: int
@@ -255,7 +255,7 @@ def test_engine_hit_ratio_of_a_window_takes_shares_of_intervals(
         assert whole["token_hit_ratio"] == pytest.approx(float(cached / reported), abs=1e-3)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(sample(), max_size=6), st.sampled_from([300, 900, 3600]))
 def test_steps_add_up_to_the_window(rows: list[dict[str, Any]], step: int) -> None:
     connection = store("engine_samples", rows)

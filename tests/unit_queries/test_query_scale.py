@@ -19,6 +19,7 @@ INSERT INTO requests BY NAME
 SELECT TIMESTAMP '2026-11-30 21:00' + to_seconds(i * 7) AS ts, ts AS arrived, 's' AS source,
     'f' AS source_format, 'id-' || i AS request_id, 1 AS attempt, 'ok' AS status,
     CASE i % 4 WHEN 0 THEN 'miss' ELSE 'partial' END AS outcome, 'inclusive' AS prompt_basis,
+    1 AS batch,
     'm' || i % 2 AS model, 'p' || i % 3 AS replica, 'r' || i % 5 AS route, 't' || i % 7 AS template,
     'tenant-' || i % {tenants} AS tenant, 1000 + i % 13 AS prompt_tokens,
     CASE WHEN i % 10 > 0 THEN (i % 4) * 250 END AS cached_tokens, cached_tokens AS cached_device,
@@ -29,6 +30,11 @@ FROM range({rows}) t(i)
 
 def fill(cursor: duckdb.DuckDBPyConnection, rows: int, tenants: int = 3) -> None:
     cursor.execute(ROWS.format(rows=rows, tenants=tenants))
+
+
+def fold(cursor: duckdb.DuckDBPyConnection) -> None:
+    rollup.add(cursor, "requests")
+    cursor.execute("INSERT INTO folded VALUES (1)")
 
 
 def test_t49_per_tenant_figures_remain_available(
@@ -135,7 +141,7 @@ def test_roll_ups_answer_what_the_rows_did(
     cursor: duckdb.DuckDBPyConnection, ask: Ask, by: str | None
 ) -> None:
     fill(cursor, 5000)
-    rollup.add(cursor, "requests")
+    fold(cursor)
     steps = ask("hit_ratio_over_time", by=by, step_seconds=3600)
     whole, movers = ask("hit_ratio", by=by), ask("movers", by=by or "model", since="23:00")
     cursor.execute("INSERT INTO hot_since VALUES ('2026-12-01 00:00')")
@@ -149,7 +155,7 @@ def test_ttft_of_roll_ups_is_right_to_4_percent(
     cursor: duckdb.DuckDBPyConnection, ask: Ask
 ) -> None:
     fill(cursor, 5000)
-    rollup.add(cursor, "requests")
+    fold(cursor)
     exact = {row["outcome"]: row for row in ask("ttft_by_outcome")}
     for row in ask("ttft_over_time", step_seconds=86400 * 7):
         assert row["requests"] == exact[row["outcome"]]["requests"]
