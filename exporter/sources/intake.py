@@ -119,6 +119,8 @@ class Intake:
                 summary.add(append(self.store, batch, target))
                 if progress:
                     progress(batch.end)
+            if origin == "file":
+                self.store.fold()
         except _DAMAGED as error:
             raise PrefixscopeError(
                 f"{name}: the compressed data is damaged or ends early ({error}); "

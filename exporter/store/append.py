@@ -5,6 +5,7 @@ The lines are mapped into a temporary table `batch`; rows that are not simply ac
 counters, offsets and tallies are written together, so a crash leaves some prefix of the input.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -12,12 +13,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporter.sources.formats.compile import DEFAULTS, compile_format, request_columns
+from exporter.sources.formats.compile import DEFAULTS, REQUEST_COLUMNS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.formats.quick import compile_quick
 from exporter.sources.lines import BadLine, LineBatch
-from exporter.store import eligibility, identity, live, rejects, rollup
-from exporter.store.counters import OTHER, CounterDelta
-from exporter.store.identity import Settled
+from exporter.store import eligibility, fold, identity, live, rejects
+from exporter.store.counters import CounterDelta
+from exporter.store.identity import Facts, Settled
 from exporter.store.store import Store
 
 
@@ -63,6 +65,7 @@ def append(
     with store.write() as cursor:
         result, delta = _Append(store, cursor, stream, arrived).run(lines)
     store.counters.apply(delta)
+    store.added(result.accepted)
     return result
 
 
@@ -85,18 +88,38 @@ class _Append:
 
     def run(self, lines: LineBatch) -> tuple[BatchResult, CounterDelta]:
         self._map(lines)
-        settled = identity.settle(self.cursor, self.stream.source, self.stream.log_format)
         eligibility.mark_batch(self.cursor)
-        result = self._result(settled)
-        delta = self._write(settled)
-        self._reject(lines.bad, result, delta)
-        self._tally(result, settled, delta)
-        self._remember_offset(lines)
+        facts, refused = self._facts()
+        merges = self.stream.log_format.merges_lines
+        settled = identity.settle(self.cursor, self.stream.source, merges, facts)
+        result, late_tokens = self._tally(settled)
+        delta = CounterDelta(late_tokens=late_tokens)
+        if settled.corrected:
+            self._correct(settled, facts, delta)
+        else:
+            self._insert(settled)
+        if lines.bad or settled.conflicting or refused:
+            self._reject(lines.bad, result, delta)
+        self._remember(lines, result, delta)
         return result, delta
 
     def _map(self, lines: LineBatch) -> None:
         """Reads the lines into `batch`; rows the quick reading doubts are read with care."""
-        log_format = self.stream.log_format
+        log_format, given = self.stream.log_format, self.stream.defaults
+        self.cursor.register("lines", lines.table)
+        self.cursor.execute(_BATCH_TABLE)
+        quick = compile_quick(log_format, frozenset(given))
+        self._read(f"INSERT INTO batch BY NAME {quick}")
+        doubts = self.cursor.execute("SELECT position FROM batch WHERE doubtful").fetchnumpy()
+        if len(doubts["position"]):
+            self.cursor.execute("DELETE FROM batch WHERE doubtful")
+            doubtful = pc.is_in(lines.table["position"], pa.array(doubts["position"]))
+            self.cursor.register("lines", lines.table.filter(doubtful))
+            self._read(f"INSERT INTO batch BY NAME {compile_careful(log_format)}")
+        self.cursor.unregister("lines")
+
+    def _read(self, statement: str) -> None:
+        """Runs a reading of a format with the parameters it names."""
         parameters = {
             "source": self.stream.source,
             "arrived": self.arrived,
@@ -105,116 +128,88 @@ class _Append:
             "fingerprint": self.stream.fingerprint,
             **{f"default_{name}": self.stream.defaults.get(name) for name in DEFAULTS},
         }
-        self.cursor.register("lines", lines.table)
+        named = set(re.findall(r"\$(\w+)", statement))
         self.cursor.execute(
-            f"CREATE OR REPLACE TEMP TABLE batch AS {compile_format(log_format)}", parameters
+            statement, {name: value for name, value in parameters.items() if name in named}
         )
-        doubts = self.cursor.execute("SELECT position FROM batch WHERE doubtful").fetchnumpy()
-        if len(doubts["position"]):
-            self.cursor.execute("DELETE FROM batch WHERE doubtful")
-            doubtful = pc.is_in(lines.table["position"], pa.array(doubts["position"]))
-            self.cursor.register("lines", lines.table.filter(doubtful))
-            self.cursor.execute(
-                f"INSERT INTO batch {compile_format(log_format, careful=True)}", parameters
-            )
-        self.cursor.unregister("lines")
 
-    def _result(self, settled: Settled) -> BatchResult:
-        reported = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL"
+    def _facts(self) -> tuple[Facts, int]:
+        row = self.cursor.execute(f"SELECT {identity.FACTS}, count(reason) FROM batch").fetchone()
+        assert row is not None
+        return Facts(*row[:-1]), row[-1]
+
+    def _tally(self, settled: Settled) -> tuple[BatchResult, int]:
+        """Sums the rows that stay; also the tokens of those too late for the counters."""
         row = self.cursor.execute(
-            f"""SELECT count(*), coalesce(sum(prompt_tokens), 0)::BIGINT,
-                coalesce(sum(prompt_tokens) FILTER (ineligible_reason IS NULL), 0)::BIGINT,
-                coalesce(sum(prompt_tokens) FILTER (
-                    {reported} AND ineligible_reason IS NULL), 0)::BIGINT,
-                coalesce(sum(cached_tokens) FILTER (
-                    {reported} AND ineligible_reason IS NULL), 0)::BIGINT
-            FROM batch WHERE {_kept(settled)}"""
+            f"SELECT {_TALLY} FROM batch WHERE {_kept(settled)}",
+            {"live_seconds": self.store.settings.live_window_seconds},
         ).fetchone()
         assert row is not None
-        kept, prompt, eligible, reported_prompt, cached = row
-        return BatchResult(
+        kept, flagged, self._span, late, late_tokens, *tokens = row
+        self._late = late, late_tokens
+        result = BatchResult(
             accepted=kept - settled.corrected,
             duplicate=settled.duplicate,
             corrected=settled.corrected,
             conflicting=settled.conflicting,
-            flags=dict(self.cursor.execute(
-                f"""SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM batch
-                WHERE flags IS NOT NULL AND {_kept(settled)}) GROUP BY ALL"""
-            ).fetchall()),
-            prompt_tokens=prompt,
-            eligible_prompt_tokens=eligible,
-            reported_prompt_tokens=reported_prompt,
-            cached_tokens=cached,
-        )  # fmt: skip
-
-    def _write(self, settled: Settled) -> CounterDelta:
-        columns = ", ".join(request_columns(self.stream.log_format))
-        self.cursor.execute(
-            f"INSERT INTO requests ({columns}) SELECT {columns} FROM batch WHERE {_kept(settled)}"
         )
-        tenant = self._folded_tenant()
-        rollup.add(self.cursor, "batch", where=_kept(settled), tenant=tenant)
-        if settled.corrected:
-            rollup.add(self.cursor, "superseded", sign=-1, tenant=tenant)
-        return self._count(settled)
+        (
+            result.prompt_tokens,
+            result.eligible_prompt_tokens,
+            result.reported_prompt_tokens,
+            result.cached_tokens,
+        ) = tokens
+        if flagged:
+            result.flags = dict(
+                self.cursor.execute(
+                    f"""SELECT unnest(flags) AS flag, count(*) FROM batch
+                    WHERE {_kept(settled)} GROUP BY flag"""
+                ).fetchall()
+            )
+        return result, late_tokens
 
-    def _folded_tenant(self) -> str:
-        """SQL of the tenant a roll-up keeps; plain while no tenant had to be folded."""
-        bounds = self.store.counters.bounds
-        tenants = self.cursor.execute(
-            "SELECT DISTINCT tenant FROM batch WHERE tenant IS NOT NULL"
-        ).fetchall()
-        live.admit(self.cursor, bounds, "tenant", (tenant for (tenant,) in tenants))
-        if not bounds.overflows("tenant"):
-            return "tenant"
-        known = "SELECT value FROM label_values WHERE label = 'tenant'"
-        return f"CASE WHEN tenant IS NULL OR tenant IN ({known}) THEN tenant ELSE '{OTHER}' END"
+    def _insert(self, settled: Settled) -> None:
+        self.store.last_batch += 1
+        columns = ", ".join(REQUEST_COLUMNS)
+        self.cursor.execute(
+            f"""INSERT INTO requests BY NAME
+            SELECT {columns}, $batch::BIGINT AS batch FROM batch WHERE {_kept(settled)}""",
+            {"batch": self.store.last_batch},
+        )
 
-    def _count(self, settled: Settled) -> CounterDelta:
-        parameters: dict[str, object] = {
-            "arrived": self.arrived,
-            "live_seconds": self.store.settings.live_window_seconds,
-        }
-        relation = f"(SELECT * FROM batch WHERE {_kept(settled)})"
-        delta = live.collect(self.cursor, self.store.counters, relation, parameters)
-        if settled.corrected:
-            old = live.collect(self.cursor, self.store.counters, "superseded", parameters)
-            delta.subtract(old)
-        live.persist(self.cursor, delta)
-        return delta
+    def _correct(self, settled: Settled, facts: Facts, delta: CounterDelta) -> None:
+        """Stores a batch that corrects rows: everything is folded, the old sums taken back."""
+        counters, live_seconds = self.store.counters, self.store.settings.live_window_seconds
+        delta.merge(fold.fold(self.cursor, counters, live_seconds))
+        merges = self.stream.log_format.merges_lines
+        identity.supersede(self.cursor, self.stream.source, merges, facts)
+        self._insert(settled)
+        kept = f"(SELECT * FROM batch WHERE {_kept(settled)})"
+        delta.merge(
+            fold.replace_folded(self.cursor, counters, live_seconds, "superseded", kept)
+        )
+        fold.set_folded(self.cursor, self.store.last_batch)
 
     def _reject(self, bad: list[BadLine], result: BatchResult, delta: CounterDelta) -> None:
-        refused = self.cursor.execute(
-            "SELECT count(reason) FROM batch"
-        ).fetchone()  # fmt: skip
-        if not bad and not result.conflicting and not (refused and refused[0]):
-            return
+        source = self.stream.source
         result.reasons, stored = rejects.keep(
             self.cursor,
             bad,
-            source=self.stream.source,
+            source=source,
             source_format=self.stream.log_format.name,
             fingerprint=self.stream.fingerprint,
             arrived=self.arrived,
         )
-        source = self.stream.source
         delta.rejected = {(source, reason): count for reason, count in stored.items()}
 
-    def _tally(self, result: BatchResult, settled: Settled, delta: CounterDelta) -> None:
+    def _remember(self, lines: LineBatch, result: BatchResult, delta: CounterDelta) -> None:
+        """The tally of the batch and how far its file has been read."""
         source, name = self.stream.source, self.stream.log_format.name
-        row = self.cursor.execute(
-            f"""INSERT INTO ingest_batches BY NAME
-            SELECT date_trunc('hour', $arrived::TIMESTAMP) AS hour, $source AS source,
-                $name AS source_format, $accepted AS accepted, $duplicate AS duplicate,
-                $corrected AS corrected, $conflicting AS conflicting, $rejected AS rejected,
-                count(*) FILTER (late) AS late_requests,
-                coalesce(sum(prompt_tokens) FILTER (late), 0)::BIGINT AS late_tokens,
-                min(ts) AS first_ts, max(ts) AS last_ts,
-                $arrived::TIMESTAMP AS last_arrived,
-                map_from_entries($flags::STRUCT(key VARCHAR, value BIGINT)[]) AS flags
-            FROM (SELECT *, ts < $arrived::TIMESTAMP - to_seconds($live_seconds) AS late
-                FROM batch WHERE {_kept(settled)})
-            RETURNING late_tokens""",
+        span = self._span or {"first": None, "last": None}
+        self.cursor.execute(
+            """INSERT INTO ingest_batches VALUES (date_trunc('hour', $arrived::TIMESTAMP),
+                $source, $name, $accepted, $duplicate, $corrected, $conflicting, $rejected,
+                $late, $late_tokens, $first, $last, $arrived, $flags)""",
             {
                 "arrived": self.arrived,
                 "source": source,
@@ -224,29 +219,45 @@ class _Append:
                 "corrected": result.corrected,
                 "conflicting": result.conflicting,
                 "rejected": result.rejected,
-                "live_seconds": self.store.settings.live_window_seconds,
-                "flags": [{"key": key, "value": count} for key, count in result.flags.items()],
+                "late": self._late[0],
+                "late_tokens": self._late[1],
+                "first": span["first"],
+                "last": span["last"],
+                "flags": result.flags,
             },
-        ).fetchone()
-        assert row is not None
-        delta.late_tokens = row[0]
+        )
         delta.ingested = {(source, name): result.accepted}
         delta.last_arrived = self.arrived if result.accepted else None
-
-    def _remember_offset(self, lines: LineBatch) -> None:
         if self.stream.fingerprint is not None:
             self.cursor.execute(
                 """INSERT INTO offsets VALUES ($source, $fingerprint, $end, $lines, $arrived)
                 ON CONFLICT DO UPDATE SET position = greatest(position, excluded.position),
                     lines = greatest(lines, excluded.lines), updated = excluded.updated""",
                 {
-                    "source": self.stream.source,
+                    "source": source,
                     "fingerprint": self.stream.fingerprint,
                     "end": lines.end,
                     "lines": lines.lines,
                     "arrived": self.arrived,
                 },
             )
+
+
+_BATCH_TABLE = """CREATE OR REPLACE TEMP TABLE batch AS
+SELECT 0::BIGINT AS position, 0::BIGINT AS line_number, false AS doubtful,
+    ''::VARCHAR AS reason, ''::VARCHAR AS excerpt, * EXCLUDE (batch)
+FROM requests LIMIT 0"""
+
+_REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
+_LATE = f"NOT ({live.LIVE})"
+_TALLY = f"""
+    count(*), count(flags), {{'first': min(ts), 'last': max(ts)}},
+    count(*) FILTER ({_LATE}),
+    coalesce(sum(prompt_tokens) FILTER ({_LATE}), 0)::BIGINT,
+    coalesce(sum(prompt_tokens), 0)::BIGINT,
+    coalesce(sum(prompt_tokens) FILTER (ineligible_reason IS NULL), 0)::BIGINT,
+    coalesce(sum(prompt_tokens) FILTER ({_REPORTED}), 0)::BIGINT,
+    coalesce(sum(cached_tokens) FILTER ({_REPORTED}), 0)::BIGINT"""
 
 
 def _kept(settled: Settled) -> str:

@@ -175,6 +175,15 @@ class CounterDelta:
         added = tuple(values) if known is None else tuple(map(sum, zip(known, values, strict=True)))
         self.requests[series] = added
 
+    def merge(self, other: "CounterDelta") -> None:
+        """Adds the requests and TTFT of another delta to this one."""
+        for series, values in other.requests.items():
+            self.add_requests(series, values)
+        for key, row in other.ttft.items():
+            for bucket, requests in enumerate(row.buckets):
+                self.add_ttft(*key, bucket, requests, 0.0)
+            self.ttft[key].seconds += row.seconds
+
     def subtract(self, old: "CounterDelta") -> None:
         """Leaves only what corrected rows add to their earlier selves; never a fall."""
         for series, values in old.requests.items():

@@ -9,6 +9,7 @@ whichever came first; counters keep what was known when the row arrived.
 import duckdb
 
 from exporter.store import rollup
+from exporter.store.fold import folded_batch
 
 _COVERS = """
     coalesce(s.since, s.ts) <= r.ts AND r.ts <= s.ts
@@ -41,13 +42,14 @@ def mark_stored(cursor: duckdb.DuckDBPyConnection, first_ts: object, last_ts: ob
         WHERE r.ts BETWEEN $first_ts AND $last_ts AND {_OFF}""",
         {"first_ts": first_ts, "last_ts": last_ts},
     )
-    rollup.add(cursor, "turned", sign=-1)
+    folded = f"batch <= {folded_batch(cursor)}"
+    rollup.add(cursor, "turned", where=folded, sign=-1)
     cursor.execute("UPDATE turned SET ineligible_reason = 'caching_off'")
+    rollup.add(cursor, "turned", where=folded)
     cursor.execute(
         "UPDATE requests SET ineligible_reason = 'caching_off'"
         " WHERE rowid IN (SELECT stored_row FROM turned)"
     )
-    rollup.add(cursor, "turned")
 
 
 def _any_off(cursor: duckdb.DuckDBPyConnection) -> bool:

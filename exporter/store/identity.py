@@ -6,10 +6,9 @@ several lines, the richest line of an id wins instead, and may correct a row sto
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import duckdb
-
-from exporter.sources.formats.mapping import LogFormat
 
 # Two rows of one id that differ in any of these contradict each other.
 _CONTENT = (
@@ -35,9 +34,8 @@ _NO_TIME = "coalesce(list_contains({row}.flags, 'no_time'), false)"
 
 @dataclass(frozen=True)
 class Settled:
-    """How many rows of the batch each verdict got. `exceptions` tells whether any is not
-    simply accepted; then temp table `settled(position, verdict)` lists them, and temp table
-    `superseded` holds the stored rows that corrections replace."""
+    """How many rows of the batch each verdict got; temp table `settled(position, verdict)`
+    lists those that are not simply accepted."""
 
     duplicate: int = 0
     conflicting: int = 0
@@ -48,38 +46,61 @@ class Settled:
         return self.duplicate + self.conflicting + self.corrected
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What the good rows of `batch` are like, so that common batches need no closer look."""
+
+    rows: int
+    distinct: int
+    untimed: int
+    first_hour: datetime | None
+    last_hour: datetime | None
+
+
+# hash() only decides whether a closer look is needed, so its collisions cost time, not rows.
+FACTS = f"""
+    count(request_id) FILTER (reason IS NULL),
+    count(DISTINCT hash(request_id, attempt)) FILTER (reason IS NULL AND request_id IS NOT NULL),
+    count(*) FILTER (reason IS NULL AND request_id IS NOT NULL AND {_NO_TIME.format(row="batch")}),
+    date_trunc('hour', min(ts) FILTER (reason IS NULL)),
+    date_trunc('hour', max(ts) FILTER (reason IS NULL)) + INTERVAL 1 HOUR"""
+
+
 def settle(
-    cursor: duckdb.DuckDBPyConnection, source: str, log_format: LogFormat
+    cursor: duckdb.DuckDBPyConnection, source: str, merges: bool, facts: Facts
 ) -> Settled:
-    """Judges every good row of `batch` and removes the superseded rows from `requests`."""
-    facts = cursor.execute(_FACTS).fetchone()
-    assert facts is not None
-    rows, distinct, first_ts, last_ts, untimed = facts
-    if not rows:
-        return Settled()
-    bounds = {"source": source, "first_ts": first_ts, "last_ts": last_ts}
-    merges = log_format.merges_lines
+    """Judges every good row of `batch`; `merges` where one response may be several lines."""
     cursor.execute("CREATE OR REPLACE TEMP TABLE settled (position BIGINT, verdict VARCHAR)")
-    if distinct < rows:
+    if not facts.rows:
+        return Settled()
+    if facts.distinct < facts.rows:
         cursor.execute(_settle_within(merges))
-    stored = _stored(merges, bool(untimed), timed=untimed < rows)
+    stored = _stored(merges, facts)
+    bounds = _bounds(source, facts)
+    if facts.distinct == facts.rows and not _any_stored(cursor, stored, bounds):
+        return Settled()
     cursor.execute(f"INSERT INTO settled {_settle_against(stored, merges)}", bounds)
     counts = dict(
         cursor.execute("SELECT verdict, count(*) FROM settled GROUP BY verdict").fetchall()
     )
-    if counts.get("corrected"):
-        _supersede(cursor, stored, bounds)
     return Settled(
         counts.get("duplicate", 0), counts.get("conflicting", 0), counts.get("corrected", 0)
     )
 
 
-# hash() only decides whether a closer look is needed, so its collisions cost time, not rows.
-_FACTS = f"""
-SELECT count(*), count(DISTINCT hash(request_id, attempt)),
-    date_trunc('hour', min(ts)), date_trunc('hour', max(ts)) + INTERVAL 1 HOUR,
-    count(*) FILTER ({_NO_TIME.format(row="batch")})
-FROM batch WHERE reason IS NULL AND request_id IS NOT NULL"""
+def _bounds(source: str, facts: Facts) -> dict[str, object]:
+    return {"source": source, "first_ts": facts.first_hour, "last_ts": facts.last_hour}
+
+
+def _any_stored(
+    cursor: duckdb.DuckDBPyConnection, stored: str, bounds: dict[str, object]
+) -> bool:
+    found = cursor.execute(
+        f"""SELECT 1 FROM batch b JOIN {stored} r USING (request_id, attempt)
+        WHERE b.reason IS NULL LIMIT 1""",
+        bounds,
+    ).fetchone()
+    return found is not None
 
 
 def _hour(row: str, merges: bool) -> str:
@@ -103,22 +124,18 @@ def _settle_within(merges: bool) -> str:
             row_number() OVER (
                 PARTITION BY request_id, attempt, {_hour("b", merges)} ORDER BY {order}) AS place
         FROM batch b WHERE reason IS NULL AND request_id IS NOT NULL)
-    QUALIFY place > 1
-    WINDOW identity AS (PARTITION BY request_id, attempt, hour ORDER BY place)"""
+    WINDOW identity AS (PARTITION BY request_id, attempt, hour ORDER BY place)
+    QUALIFY place > 1"""
 
 
-def _stored(merges: bool, untimed: bool, timed: bool) -> str:
+def _stored(merges: bool, facts: Facts) -> str:
     """Rows of the store that a row of the batch may repeat, found in its own hours only."""
     reach = "INTERVAL 1 HOUR" if merges else "INTERVAL 0 HOUR"
-    parts = []
-    if timed:
-        parts.append(
-            f"ts >= $first_ts::TIMESTAMP - {reach} AND ts < $last_ts::TIMESTAMP + {reach}"
-        )
-    if untimed:
-        parts.append(_NO_TIME.format(row="requests"))
+    span = f"ts >= $first_ts::TIMESTAMP - {reach} AND ts < $last_ts::TIMESTAMP + {reach}"
+    if facts.untimed:
+        span = f"({span}) OR {_NO_TIME.format(row='requests')}"
     return f"""(SELECT rowid AS stored_row, * FROM requests
-        WHERE source = $source AND ({" OR ".join(f"({part})" for part in parts)}))"""
+        WHERE source = $source AND ({span}))"""
 
 
 def _settle_against(stored: str, merges: bool) -> str:
@@ -137,15 +154,15 @@ def _settle_against(stored: str, merges: bool) -> str:
     QUALIFY row_number() OVER (PARTITION BY b.position ORDER BY stored_row) = 1"""
 
 
-def _supersede(
-    cursor: duckdb.DuckDBPyConnection, stored: str, bounds: dict[str, object]
+def supersede(
+    cursor: duckdb.DuckDBPyConnection, source: str, merges: bool, facts: Facts
 ) -> None:
     """Moves the stored rows that corrections replace from `requests` to `superseded`."""
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE superseded AS
-        SELECT DISTINCT ON (stored_row) r.* FROM {stored} r
+        SELECT DISTINCT ON (stored_row) r.* FROM {_stored(merges, facts)} r
         JOIN batch b ON b.request_id = r.request_id AND b.attempt = r.attempt
         JOIN settled s ON s.position = b.position AND s.verdict = 'corrected'""",
-        bounds,
+        _bounds(source, facts),
     )
     cursor.execute("DELETE FROM requests WHERE rowid IN (SELECT stored_row FROM superseded)")

@@ -7,6 +7,7 @@ the store and the roll-ups but only `late_tokens` here, so that `rate()` stays t
 from collections.abc import Iterable, Sequence
 
 import duckdb
+import pyarrow as pa
 
 from exporter.store.counters import (
     COUNTER_COLUMNS,
@@ -19,7 +20,8 @@ from exporter.store.counters import (
 LABELS = ("model", "route", "template", "tenant")
 
 _REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
-_LIVE = "ts >= $arrived - to_seconds($live_seconds) AND replica_role IS DISTINCT FROM 'decode'"
+LIVE = "ts >= arrived - to_seconds($live_seconds)"
+_COUNTED = f"{LIVE} AND replica_role IS DISTINCT FROM 'decode'"
 _SUMS = ", ".join(
     [f"count(*) FILTER (outcome = '{name.removesuffix('_requests')}')::BIGINT"
      for name in COUNTER_COLUMNS if name.endswith("_requests")]
@@ -44,7 +46,7 @@ def collect(
     """Sums the live rows of `relation` into series, admitting new label values on the way."""
     delta = CounterDelta()
     groups = cursor.execute(
-        f"SELECT {_NAMES}, {_SUMS} FROM {relation} WHERE {_LIVE} GROUP BY {', '.join(LABELS)}",
+        f"SELECT {_NAMES}, {_SUMS} FROM {relation} WHERE {_COUNTED} GROUP BY {', '.join(LABELS)}",
         parameters,
     ).fetchall()
     for index, label in enumerate(LABELS):
@@ -60,11 +62,13 @@ def admit(
     cursor: duckdb.DuckDBPyConnection, bounds: LabelBounds, label: str, values: Iterable[str]
 ) -> None:
     """Lets new values of a label in while there is room, and remembers them in the store."""
-    for value in bounds.admit(label, values):
+    taken = bounds.admit(label, values)
+    if taken:
         cursor.execute(
-            "INSERT INTO label_values VALUES ($label, $value, make_timestamp(epoch_us(now())))"
-            " ON CONFLICT DO NOTHING",
-            {"label": label, "value": value},
+            """INSERT INTO label_values
+            SELECT $label, unnest($values), make_timestamp(epoch_us(now()))
+            ON CONFLICT DO NOTHING""",
+            {"label": label, "values": taken},
         )
 
 
@@ -78,7 +82,7 @@ def _collect_ttft(
     rows = cursor.execute(
         f"""SELECT coalesce(model, ''), coalesce(route, ''), outcome, {_TTFT_CLASS} AS class,
             count(*), sum(ttft_seconds)
-        FROM {relation} WHERE {_LIVE} AND ttft_seconds IS NOT NULL GROUP BY ALL""",
+        FROM {relation} WHERE {_COUNTED} AND ttft_seconds IS NOT NULL GROUP BY ALL""",
         parameters,
     ).fetchall()
     for model, route, outcome, bucket, requests, seconds in rows:
@@ -87,7 +91,7 @@ def _collect_ttft(
 
 
 def persist(cursor: duckdb.DuckDBPyConnection, delta: CounterDelta) -> None:
-    """Appends the delta to the counters in the store, inside the batch's transaction."""
+    """Appends the delta to the counters in the store, inside the fold's transaction."""
     _insert(cursor, "live_counters", [(*key, *row) for key, row in delta.requests.items()])
     _insert(
         cursor,
@@ -109,11 +113,12 @@ def first_bucket(buckets: Sequence[int]) -> int:
 def _insert(
     cursor: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]
 ) -> None:
-    """One INSERT for all rows: DuckDB's executemany pays for each row apart."""
+    """One INSERT for all rows, through Arrow: DuckDB pays for each bound value apart."""
     if rows:
-        marks = ", ".join(f"({', '.join('?' * len(rows[0]))})" for _ in rows)
-        values = [value for row in rows for value in row]
-        cursor.execute(f"INSERT INTO {table} VALUES {marks}", values)
+        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        cursor.register("new_rows", pa.table(columns, [f"c{i}" for i in range(len(columns))]))
+        cursor.execute(f"INSERT INTO {table} SELECT * FROM new_rows")
+        cursor.unregister("new_rows")
 
 
 def restore(cursor: duckdb.DuckDBPyConnection, counters: LiveCounters) -> None:

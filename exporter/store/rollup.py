@@ -1,6 +1,6 @@
 """Roll-ups as additive deltas, and their compaction.
 
-A batch appends one row per key it touches; readers always SUM, so several rows of one key are
+A fold appends one row per key it touches; readers always SUM, so several rows of one key are
 right at any time. Compaction merges them now and then to keep the tables small. Appending
 never reads the past, and a late row costs no more than a punctual one.
 """

@@ -22,8 +22,12 @@ CREATE TABLE IF NOT EXISTS requests (
     stream BOOLEAN, status VARCHAR NOT NULL, outcome VARCHAR NOT NULL,
     ineligible_reason VARCHAR, prompt_basis VARCHAR NOT NULL,
     block_size INTEGER, block_hashes UBIGINT[], hash_scope VARCHAR, hash_key_id VARCHAR,
-    flags VARCHAR[]
+    flags VARCHAR[],
+    batch BIGINT NOT NULL  -- number of the transaction that brought it
 );
+-- Rows up to this batch are in the roll-ups and the live counters; one row. Later rows are added
+-- by the next fold, at the latest when the store is opened.
+CREATE TABLE IF NOT EXISTS folded (batch BIGINT NOT NULL);
 
 -- Roll-ups hold additive deltas: several rows may share a key until compaction, so always SUM.
 -- Rows of decode replicas enter neither. TTFT histograms: bucket i holds [1.08^i, 1.08^(i+1))

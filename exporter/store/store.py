@@ -4,6 +4,7 @@ import hashlib
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -13,12 +14,16 @@ import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.errors import PrefixscopeError, StoreLocked
-from exporter.store import live
+from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
 
 FILE_NAME = "prefixscope.duckdb"
 KEY_NAME = "hash.key"
 SCHEMA_VERSION = 1
+
+# Rows and seconds that may gather before roll-ups and counters follow.
+_FOLD_ROWS = 10_000
+_FOLD_SECONDS = 0.2
 
 
 class StoreSettings(BaseModel):
@@ -60,11 +65,17 @@ class Store:
         self.settings = settings
         self.key = _key(directory)
         self._connection = connection
+        self._writer = connection.cursor()
         self._writing = threading.Lock()
+        self._folding = threading.Lock()
         admitted = self.cursor().execute("SELECT label, value FROM label_values").fetchall()
         bounds = LabelBounds(settings.label_limits(), admitted)
         self.counters = LiveCounters(bounds, settings.max_series)
         live.restore(self.cursor(), self.counters)
+        self.last_batch = fold.last_batch(self.cursor())
+        self._pending_rows = self.last_batch - fold.folded_batch(self.cursor())
+        self._folded_at = 0.0
+        self.fold()
 
     @classmethod
     def open(cls, directory: Path, settings: StoreSettings | None = None) -> "Store":
@@ -98,17 +109,41 @@ class Store:
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One transaction under the writer's lock: all of it, or nothing."""
         with self._writing:
-            cursor = self._connection.cursor()
+            cursor = self._writer
             cursor.execute("BEGIN")
             try:
                 yield cursor
             except BaseException:
                 cursor.execute("ROLLBACK")
                 raise
-            else:
-                cursor.execute("COMMIT")
-            finally:
-                cursor.close()
+            cursor.execute("COMMIT")
+
+    def added(self, rows: int) -> None:
+        """Told after each batch; folds once enough rows or enough time have gathered."""
+        self._pending_rows += rows
+        waited = time.monotonic() - self._folded_at
+        if self._pending_rows >= _FOLD_ROWS or self._pending_rows and waited >= _FOLD_SECONDS:
+            self.fold()
+
+    def fold(self, patience_seconds: float = -1) -> None:
+        """Brings roll-ups and counters up to the last row.
+
+        With `patience_seconds` it gives up when the writer stays busy that long, so that a
+        scrape is fresh when it can be and never waits for a large load.
+        """
+        if not self._pending_rows or not self._folding.acquire(timeout=patience_seconds):
+            return
+        try:
+            if not self._writing.acquire(timeout=patience_seconds):
+                return
+            self._writing.release()
+            with self.write() as cursor:
+                delta = fold.fold(cursor, self.counters, self.settings.live_window_seconds)
+                self._pending_rows = 0
+            self.counters.apply(delta)
+            self._folded_at = time.monotonic()
+        finally:
+            self._folding.release()
 
     def set_meta(self, key: str, value: str) -> None:
         with self.write() as cursor:
@@ -116,7 +151,9 @@ class Store:
                            {"key": key, "value": value})  # fmt: skip
 
     def close(self) -> None:
+        self.fold()
         with self._writing:
+            self._writer.close()
             self._connection.close()
 
 

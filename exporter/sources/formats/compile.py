@@ -1,8 +1,11 @@
-"""Compiles a format's table into the one SQL that reads its rows.
+"""Compiles a format's table into the SQL that reads its rows.
 
-The SQL goes from raw lines to requests in steps:
+Two readings of one meaning. The *careful* one (here) handles everything a row can get wrong,
+in steps; the *quick* one (`quick.py`) takes only rows that need no judgement and calls every
+other row doubtful, so that it is short. A batch is read quickly, its doubtful rows carefully;
+a test holds the two to the same answers.
 
-    parsed    one typed parse of the line; a line that is not JSON parses to NULL
+    parsed    one typed parse of the line, numbers as text; no JSON parses to NULL
     found     per field, the first path that holds a value
     cleaned   numbers that can be used, times as UTC, words of ours; the rest is NULL and named
     stated    cached tokens as the row states them, tiers and number of answers considered
@@ -30,12 +33,12 @@ DEFAULTS = (
     "route", "template", "template_version", "tenant", "adapter", "block_size",
 )  # fmt: skip
 
-_SQL_TYPES: dict[Kind, str] = {
+SQL_TYPES: dict[Kind, str] = {
     "text": "VARCHAR",
     "bool": "BOOLEAN",
     "time": "VARCHAR",
     "status": "VARCHAR",
-    "tokens": "UBIGINT",
+    "tokens": "BIGINT",
     "seconds": "DOUBLE",
     "milliseconds": "DOUBLE",
     "hashes": "UBIGINT[]",
@@ -47,7 +50,7 @@ _TOKEN_FIELDS = (
     "prompt_logprobs",
 )  # fmt: skip
 _SECOND_FIELDS = ("ttft_seconds", "queue_seconds", "prefill_seconds", "e2e_seconds")
-_KINDS: dict[str, Kind] = {
+KINDS: dict[str, Kind] = {
     "ts": "time",
     "stream": "bool",
     "status": "status",
@@ -65,20 +68,18 @@ _NEEDED = (
     "ineligible_reason", "cache_salt", "adapter", "model_fingerprint",
 )  # fmt: skip
 
-_TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
-_TIERS_KNOWN = f"coalesce({', '.join(f'cached_{tier}' for tier in TIERS)}) IS NOT NULL"
+TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
+TIERS_KNOWN = f"coalesce({', '.join(f'cached_{tier}' for tier in TIERS)}) IS NOT NULL"
 
 # Text longer than this is cut: labels and ids are short, and a hostile one must stay so.
-_TEXT_LIMIT = 256
+TEXT_LIMIT = 256
 _EXCERPT_LIMIT = 120
+# No request takes so long; anything above is no number of seconds.
+LONGEST_SECONDS = "1e9"
 # A time before 2010 or more than a day ahead of its arrival is a unit read wrongly.
-_EARLIEST = "TIMESTAMP '2010-01-01'"
-# JSON types that are no token count, or no number of seconds; BIGINT is a negative number.
-_NO_COUNT = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT', 'DOUBLE']"
-_NO_SECONDS = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT']"
-
+EARLIEST = "TIMESTAMP '2010-01-01'"
 # Seconds, milliseconds, microseconds and nanoseconds are told apart by magnitude.
-_TIME = """CASE
+TIME = """CASE
     WHEN ts_number IS NOT NULL THEN CASE WHEN abs(ts_number) < 1e20 THEN make_timestamp(
         round(ts_number * CASE
             WHEN abs(ts_number) < 1e11 THEN 1e6
@@ -97,26 +98,35 @@ _STATUS = """CASE
     ELSE 'error' END"""
 
 
+_ELIGIBLE = """CASE WHEN block_size > 0 THEN (prompt_tokens - 1) // block_size * block_size
+    ELSE prompt_tokens END"""
+# Columns worked out from the others, the same in both readings.
+COMPUTED = {
+    "arrived": "$arrived",
+    "source": "$source",
+    "ttft_point": "CASE WHEN ttft_seconds IS NOT NULL THEN ttft_point END",
+    "outcome": f"""CASE WHEN cached_tokens IS NULL OR prompt_tokens IS NULL THEN 'unknown'
+        WHEN cached_tokens = 0 THEN 'miss'
+        WHEN cached_tokens >= $hit_threshold_ratio * ({_ELIGIBLE}) THEN 'hit'
+        ELSE 'partial' END""",
+    "scope": """CASE WHEN coalesce(cache_salt, adapter, model_fingerprint) IS NOT NULL THEN left(
+        sha256($key || to_json([cache_salt, adapter, model_fingerprint])), 16) END""",
+}
+
+
 @cache
-def compile_format(log_format: LogFormat, *, careful: bool = False) -> str:
+def compile_careful(log_format: LogFormat) -> str:
     """One SELECT over a relation `lines(position, line_number, line)`.
 
-    Result: position, line_number, `doubtful`, `reason` of a reject (NULL for a good row), a
-    redacted `excerpt` of a rejected line, and the columns of `requests` the format can fill.
-
-    The quick reading takes JSON numbers as they are and marks rows with a number of the wrong
-    type, or that are not JSON, as doubtful; only those are read again with `careful`, which
-    looks at each number as text and names what it cannot use. Nothing else differs.
+    Result: position, line_number, `reason` of a reject (NULL for a good row), a redacted
+    `excerpt` of a rejected line, and the columns of `requests` the format can fill.
     """
-    fields = {entry.name: entry for entry in log_format.fields}
-    unknown = set(fields) - set(REQUEST_COLUMNS) - set(HELPERS)
-    if unknown:
-        raise ValueError(f"format {log_format.name} maps unknown fields {sorted(unknown)}")
+    fields = fields_of(log_format)
     query = "lines"
     for step in (
-        _parsed(log_format, careful),
+        parsed(log_format, numbers="VARCHAR"),
         _found(log_format, fields),
-        _cleaned(log_format, fields, careful),
+        _cleaned(log_format, fields),
         _stated(),
         _counted(log_format),
         _judged(),
@@ -126,10 +136,18 @@ def compile_format(log_format: LogFormat, *, careful: bool = False) -> str:
     return query[1:-1]
 
 
+def fields_of(log_format: LogFormat) -> dict[str, Field]:
+    """The format's fields by name; a name that is not in the vocabulary is a mistake in it."""
+    fields = {entry.name: entry for entry in log_format.fields}
+    unknown = set(fields) - set(REQUEST_COLUMNS) - set(HELPERS)
+    if unknown:
+        raise ValueError(f"format {log_format.name} maps unknown fields {sorted(unknown)}")
+    return fields
+
+
 def request_columns(log_format: LogFormat) -> list[str]:
     """The columns of `requests` a format can fill, in order; the others stay NULL."""
-    ours = {"arrived", "source", "source_format", "scope", "outcome", "prompt_basis", "flags"}
-    filled = ours.union(_names(log_format), DEFAULTS) - set(HELPERS)
+    filled = {*COMPUTED, *_names(log_format), "prompt_basis", "flags"}
     return [name for name in REQUEST_COLUMNS if name in filled]
 
 
@@ -140,18 +158,19 @@ def _names(log_format: LogFormat) -> list[str]:
     )
 
 
-def _parsed(log_format: LogFormat, careful: bool) -> str:
-    structure = json.dumps(_structure(log_format, careful))
+def parsed(log_format: LogFormat, numbers: str | None = None) -> str:
+    """The typed parse of each line; `numbers` overrides the type numbers are read as."""
+    structure = json.dumps(_structure(log_format, numbers))
     return f"SELECT *, TRY(json_transform(line, '{structure}')) AS body FROM <input>"
 
 
-def _structure(log_format: LogFormat, careful: bool) -> dict[str, object]:
+def _structure(log_format: LogFormat, numbers: str | None) -> dict[str, object]:
     """The typed shape of a row, as `json_transform` reads it."""
     tree: dict[str, object] = {}
     for entry in log_format.fields:
-        kind: object = ["UBIGINT"] if entry.kind == "hashes" else _SQL_TYPES[entry.kind]
-        if careful and entry.kind in NUMBER_KINDS:
-            kind = "VARCHAR"
+        kind: object = ["UBIGINT"] if entry.kind == "hashes" else SQL_TYPES[entry.kind]
+        if numbers and entry.kind in NUMBER_KINDS:
+            kind = numbers
         for path in entry.terms():
             node = tree
             *parents, leaf = path.split(".")
@@ -162,106 +181,68 @@ def _structure(log_format: LogFormat, careful: bool) -> dict[str, object]:
 
 
 def _found(log_format: LogFormat, fields: dict[str, Field]) -> str:
-    columns = ", ".join(
-        f"{_value(name, log_format, fields)} AS {name}" for name in _names(log_format)
-    )
-    return f"SELECT position, line_number, line, body IS NULL AS unparsed, {columns} FROM <input>"
-
-
-def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
-    """SQL of the first path that holds a value."""
     constants = dict(log_format.constants)
-    if name in constants:
-        return f"'{constants[name]}'"
-    if name not in fields:
-        return f"NULL::{_SQL_TYPES[_KINDS.get(name, 'text')]}"
-    options = [_path_value(path) for path in fields[name].paths]
+    columns = []
+    for name in _names(log_format):
+        if name in constants:
+            value = f"'{constants[name]}'"
+        elif name in fields:
+            value = first_value(fields[name], sum_as="DOUBLE")
+        else:
+            value = f"NULL::{SQL_TYPES[KINDS.get(name, 'text')]}"
+        columns.append(f"{value} AS {name}")
+    return f"""SELECT position, line_number, line, body IS NULL AS unparsed, {", ".join(columns)}
+        FROM <input>"""
+
+
+def first_value(entry: Field, sum_as: str | None = None) -> str:
+    """SQL of the first path that holds a value; terms of a sum are cast to `sum_as`."""
+    options = []
+    for path in entry.paths:
+        terms = ["body." + ".".join(f'"{x}"' for x in t.split(".")) for t in path.split(" + ")]
+        if len(terms) > 1 and sum_as:
+            terms = [f"TRY_CAST({term} AS {sum_as})" for term in terms]
+        options.append(" + ".join(terms))
     return options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
 
 
-def _path_value(path: str) -> str:
-    terms = [
-        "body." + ".".join(f'"{part}"' for part in term.split(".")) for term in path.split(" + ")
-    ]
-    return terms[0] if len(terms) == 1 else " + ".join(f"TRY_CAST({t} AS DOUBLE)" for t in terms)
-
-
-def _cleaned(log_format: LogFormat, fields: dict[str, Field], careful: bool) -> str:
-    """Only values that can be used stay."""
+def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
+    """Only values that can be used stay; `unusable` names the numbers that cannot."""
     columns = ", ".join(
-        f"{_clean(name, fields.get(name), careful)} AS {name}" for name in _names(log_format)
+        f"{_clean(name, fields.get(name))} AS {name}" for name in _names(log_format)
     )
-    return f"""SELECT position, line_number, line, unparsed, ts AS stated_ts, {columns},
-        {"false" if careful else _doubtful(fields)} AS doubtful,
-        {_unusable(fields) if careful else "NULL::VARCHAR[]"} AS unusable
-        FROM (SELECT *, TRY_CAST(ts AS DOUBLE) AS ts_number FROM <input>)"""
-
-
-def _clean(name: str, entry: Field | None, careful: bool) -> str:
-    kind = _KINDS.get(name, "text")
-    value = name
-    if kind == "tokens":
-        value = _usable_count(name) if careful and entry else f"{name}::BIGINT"
-    elif kind == "seconds" and entry:
-        value = _usable_seconds(name, entry)
-    elif kind == "time":
-        value = _TIME
-    elif kind == "status":
-        value = _STATUS
-    elif kind == "text" and entry:
-        # An object or list is no label, and may hold what must not be kept.
-        value = f"""CASE WHEN strlen({name}) <= {_TEXT_LIMIT} AND {name}[1] NOT IN ('{{', '[', '')
-            THEN {name} WHEN {name}[1] NOT IN ('{{', '[') THEN left({name}, {_TEXT_LIMIT}) END"""
-    return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
-
-
-def _usable_count(name: str) -> str:
-    number = f"TRY_CAST({name} AS DOUBLE)"
-    whole = f"{number} >= 0 AND {number} < 9e15 AND {number} = floor({number})"
-    return f"CASE WHEN {whole} THEN {number}::BIGINT END"
-
-
-def _usable_seconds(name: str, entry: Field) -> str:
-    number = f"TRY_CAST({name} AS DOUBLE)"
-    scale = " / 1000" if entry.kind == "milliseconds" else ""
-    return f"CASE WHEN {number} >= 0 AND isfinite({number}) THEN {number}{scale} END"
-
-
-def _doubtful(fields: dict[str, Field]) -> str:
-    """Whether the row is no JSON, or may hold a number of the wrong type.
-
-    Looking at types costs a second parse, so only rows are looked at in which a number people
-    rely on is missing, or so small that it may be a boolean.
-    """
-    counts = [entry for entry in fields.values() if entry.kind == "tokens"]
-    spans = [entry for entry in fields.values() if entry.kind in ("seconds", "milliseconds")]
-    relied_on = [
-        f"{entry.name} IS NULL"
-        for entry in (*counts, *spans)
-        if entry.name in ("prompt_tokens", "cached_tokens", "output_tokens", *_SECOND_FIELDS)
-    ]
-    finite = [f"NOT isfinite(TRY_CAST({entry.name} AS DOUBLE))" for entry in spans]
-    looked_at = " OR ".join([*relied_on, *finite, "prompt_tokens <= 1", "cached_tokens = 1"])
-    wrong = " OR ".join(
-        f"list_has_any(json_type(line, [{_json_paths(group)}]), {kinds})"
-        for group, kinds in ((counts, _NO_COUNT), (spans, _NO_SECONDS))
-        if group
-    )
-    return f"""CASE WHEN unparsed THEN true WHEN {looked_at} THEN {wrong} ELSE false END"""
-
-
-def _json_paths(fields: list[Field]) -> str:
-    return ", ".join(f"'$.{path}'" for entry in fields for path in entry.terms())
-
-
-def _unusable(fields: dict[str, Field]) -> str:
     names = ", ".join(
-        f"""CASE WHEN {entry.name} IS NOT NULL AND ({_clean(entry.name, entry, True)}) IS NULL
+        f"""CASE WHEN {entry.name} IS NOT NULL AND ({_number(entry)}) IS NULL
             THEN 'unusable:{entry.name}' END"""
         for entry in fields.values()
         if entry.kind in NUMBER_KINDS
     )
-    return f"nullif(list_filter([{names}], lambda name: name IS NOT NULL), [])"
+    return f"""SELECT position, line_number, line, unparsed, ts AS stated_ts, {columns},
+        nullif(list_filter([{names}], lambda name: name IS NOT NULL), []) AS unusable
+        FROM (SELECT *, TRY_CAST(ts AS DOUBLE) AS ts_number FROM <input>)"""
+
+
+def _clean(name: str, entry: Field | None) -> str:
+    if entry is None:
+        value = f"{name}::BIGINT" if KINDS.get(name) == "tokens" else name
+    elif entry.kind in NUMBER_KINDS:
+        value = _number(entry)
+    elif entry.kind == "text":
+        # An object or list is no label, and may hold what must not be kept.
+        value = f"""nullif(CASE WHEN {name}[1] NOT IN ('{{', '[') THEN
+            left({name}, {TEXT_LIMIT}) END, '')"""
+    else:
+        value = {"time": TIME, "status": _STATUS}.get(entry.kind, name)
+    return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
+
+
+def _number(entry: Field) -> str:
+    """The number if it can be used: finite, not negative. A fractional count is rounded."""
+    number = f"TRY_CAST({entry.name} AS DOUBLE)"
+    if entry.kind == "tokens":
+        return f"CASE WHEN {number} >= 0 AND {number} < 9e15 THEN {number}::BIGINT END"
+    scale = " / 1000" if entry.kind == "milliseconds" else ""
+    return f"CASE WHEN {number} >= 0 AND {number} < {LONGEST_SECONDS} THEN {number}{scale} END"
 
 
 def _stated() -> str:
@@ -275,7 +256,7 @@ def _stated() -> str:
             CASE WHEN choices > 1 AND cached_sum > prompt_tokens THEN cached_sum // choices
                 ELSE cached_sum END AS stated_cached
         FROM (
-            SELECT *, CASE WHEN cached_tokens IS NULL AND {_TIERS_KNOWN} THEN {_TIERS_SUM}
+            SELECT *, CASE WHEN cached_tokens IS NULL AND {TIERS_KNOWN} THEN {TIERS_SUM}
                 ELSE cached_tokens END AS cached_sum
             FROM <input>))"""
 
@@ -318,7 +299,7 @@ _FLAGS = {
     "cached_capped": "NOT beside AND stated_cached > stated_prompt AND within_tolerance",
     "cached_impossible": "NOT beside AND NOT within_tolerance",
     "zero_prompt": "stated_prompt = 0 AND prompt_tokens IS NULL",
-    "tiers_disagree": f"{_TIERS_KNOWN} AND {_TIERS_SUM} <> cached_sum",
+    "tiers_disagree": f"{TIERS_KNOWN} AND {TIERS_SUM} <> cached_sum",
     "ttft_not_streamed": "ttft_seconds IS NOT NULL AND NOT stream",
     "ttft_equals_end": "stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds",
 }
@@ -340,14 +321,12 @@ def _judged() -> str:
             THEN 'line:' || md5(concat_ws(':', $key, $fingerprint, position, rtrim(line, chr(10) || chr(13))))
             ELSE request_id END AS request_id,
         CASE WHEN prompt_basis <> 'unknown' THEN cached_tokens END AS cached_tokens,
-        CASE WHEN coalesce(cache_salt, adapter, model_fingerprint) IS NOT NULL THEN left(
-            sha256($key || to_json([cache_salt, adapter, model_fingerprint])), 16) END AS scope,
         CASE WHEN unusable IS NOT NULL OR {any_rule} THEN nullif(list_concat(
             coalesce(unusable, []),
             list_filter([{rules}], lambda name: name IS NOT NULL)), []) END AS flags,
         CASE WHEN unparsed THEN if(json_valid(line), 'not_an_object', 'invalid_json')
             WHEN stated_ts IS NOT NULL AND ts IS NULL THEN 'unreadable_time'
-            WHEN ts < {_EARLIEST} OR ts > $arrived + INTERVAL 1 DAY THEN 'implausible_time'
+            WHEN ts < {EARLIEST} OR ts > $arrived + INTERVAL 1 DAY THEN 'implausible_time'
             WHEN request_id IS NULL AND stated_ts IS NULL AND stated_prompt IS NULL
                 AND unusable IS NULL THEN CASE
                 WHEN json_type(line) = 'OBJECT' THEN 'no_known_field' ELSE 'not_an_object' END
@@ -356,23 +335,13 @@ def _judged() -> str:
 
 
 def _columns(log_format: LogFormat) -> str:
-    eligible = """CASE WHEN block_size > 0 THEN (prompt_tokens - 1) // block_size * block_size
-        ELSE prompt_tokens END"""
-    ours = {
-        "arrived": "$arrived",
-        "source": "$source",
-        "source_format": f"'{log_format.name}'",
-        "ttft_point": "CASE WHEN ttft_seconds IS NOT NULL THEN ttft_point END",
-        "outcome": f"""CASE WHEN cached_tokens IS NULL OR prompt_tokens IS NULL THEN 'unknown'
-            WHEN cached_tokens = 0 THEN 'miss'
-            WHEN cached_tokens >= $hit_threshold_ratio * ({eligible}) THEN 'hit'
-            ELSE 'partial' END""",
-    }
     columns = ", ".join(
-        f"{ours[name]} AS {name}" if name in ours else name for name in request_columns(log_format)
+        f"{COMPUTED[name]} AS {name}" if name in COMPUTED else name
+        for name in request_columns(log_format)
     )
     masked = f"left(line, {_EXCERPT_LIMIT})"
     for letters, mask in (("\\p{L}", "a"), ("\\p{N}", "0")):
         masked = f"regexp_replace({masked}, '{letters}', '{mask}', 'g')"
-    return f"""SELECT position, line_number, doubtful, reason,
-        CASE WHEN reason IS NOT NULL THEN {masked} END AS excerpt, {columns} FROM <input>"""
+    return f"""SELECT position, line_number, reason,
+        CASE WHEN reason IS NOT NULL THEN {masked} END AS excerpt,
+        '{log_format.name}' AS source_format, {columns} FROM <input>"""

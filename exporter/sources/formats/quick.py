@@ -1,0 +1,163 @@
+"""The quick reading of a format: rows that need no judgement; every other row is doubtful.
+
+It is short because starting a long statement costs more than running it on a small batch.
+Whatever it does not call doubtful it must read exactly as the careful reading would.
+"""
+
+from functools import cache
+
+from exporter.sources.formats.compile import (
+    COMPUTED,
+    EARLIEST,
+    KINDS,
+    LONGEST_SECONDS,
+    SQL_TYPES,
+    TEXT_LIMIT,
+    TIERS_KNOWN,
+    TIERS_SUM,
+    TIME,
+    fields_of,
+    first_value,
+    parsed,
+    request_columns,
+)
+from exporter.sources.formats.mapping import Field, LogFormat
+
+# JSON types that are no token count, or no number of seconds; BIGINT is a negative number.
+_NO_COUNT = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT', 'DOUBLE']"
+_NO_SECONDS = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT']"
+_RELIED_ON = (
+    "prompt_tokens", "cached_tokens", "output_tokens",
+    "ttft_seconds", "queue_seconds", "prefill_seconds", "e2e_seconds",
+)  # fmt: skip
+
+
+# Columns the reasoning below names, so that they are there (as NULL) in every format.
+_NEEDED = (
+    "ts", "request_id", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
+    "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
+    "attempt", "prompt_logprobs", "ineligible_reason", "cache_salt", "adapter",
+    "model_fingerprint",
+)  # fmt: skip
+
+
+@cache
+def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozenset()) -> str:
+    """One SELECT over `lines(position, line_number, line)`; see `compile_careful`.
+
+    It has a column `doubtful`; what else a doubtful row says means nothing. `given_defaults`
+    are the fields the source states a default for.
+    """
+    fields = fields_of(log_format)
+    source = f"({parsed(log_format)})".replace("<input>", "lines")
+    found = _found(log_format, fields, given_defaults).replace("<input>", source)
+    carried = {*_names(log_format), *given_defaults, *COMPUTED, "prompt_basis"}
+    columns = ", ".join(
+        f"{_column(name, log_format)} AS {name}"
+        for name in request_columns(log_format)
+        if name in carried
+    )
+    return f"""SELECT position, line_number, {_doubtful(log_format, fields)} AS doubtful,
+        '{log_format.name}' AS source_format, {columns} FROM ({found})"""
+
+
+def _names(log_format: LogFormat) -> list[str]:
+    mapped = (entry.name for entry in log_format.fields)
+    return list(dict.fromkeys([*_NEEDED, "status", *mapped]))
+
+
+def _found(log_format: LogFormat, fields: dict[str, Field], given: frozenset[str]) -> str:
+    columns = []
+    for name in [*_names(log_format), *sorted(given - set(_names(log_format)))]:
+        value = _value(name, log_format, fields)
+        columns.append(f"coalesce({value}, $default_{name}) AS {name}" if name in given
+                       else f"{value} AS {name}")  # fmt: skip
+    number = f"TRY_CAST({first_value(fields['ts'])} AS DOUBLE)" if "ts" in fields else "NULL"
+    return f"""SELECT position, line_number, line, body IS NULL AS unparsed,
+        {number} AS ts_number, {", ".join(columns)} FROM <input>"""
+
+
+def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
+    constants = dict(log_format.constants)
+    if name in constants:
+        return f"'{constants[name]}'"
+    if name not in fields:
+        return f"NULL::{SQL_TYPES[KINDS.get(name, 'text')]}"
+    value = first_value(fields[name])
+    if name == "prompt_tokens" and log_format.basis == "exclusive":
+        beside = (first_value(fields[other]) for other in ("cached_tokens", "cache_write_tokens"))
+        return " + ".join([f"({value})", *(f"coalesce({other}, 0)" for other in beside)])
+    return {"milliseconds": f"({value}) / 1000", "text": f"nullif({value}, '')"}.get(
+        fields[name].kind, value
+    )
+
+
+def _column(name: str, log_format: LogFormat) -> str:
+    return {
+        **COMPUTED,
+        "ts": TIME,
+        "attempt": "greatest(coalesce(attempt, 1), 1)",
+        "status": "'ok'",
+        "prompt_basis": {
+            "inclusive": "'inclusive'",
+            "assumed": "if(total_tokens - output_tokens IS NULL, 'assumed', 'inclusive')",
+            "exclusive": "'exclusive'",
+        }[log_format.basis],
+    }.get(name, name)
+
+
+def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
+    """What calls for a careful reading: anything to flag, to reject, to correct or to hash."""
+    counts = [entry for entry in fields.values() if entry.kind == "tokens"]
+    spans = [entry for entry in fields.values() if entry.kind in ("seconds", "milliseconds")]
+    texts = [entry.name for entry in fields.values() if entry.kind == "text"]
+    rules = [
+        f"coalesce({TIME} NOT BETWEEN {EARLIEST} AND $arrived + INTERVAL 1 DAY, true)",
+        "request_id IS NULL",
+        "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
+        "prompt_logprobs IS NOT NULL",
+        _outside([entry.name for entry in counts], "9e15"),
+        _wrong_types(counts, spans),
+        f"greatest({', '.join(f'strlen({name})' for name in texts)}) > {TEXT_LIMIT}",
+        f"regexp_matches(concat_ws('', {', '.join(texts)}), '[{{\\[]')",
+    ]
+    if spans:
+        rules.append(_outside([entry.name for entry in spans], LONGEST_SECONDS))
+    if "ttft_seconds" in fields:
+        rules.append("ttft_seconds >= e2e_seconds OR ttft_seconds = 0")
+        rules.append("ttft_seconds IS NOT NULL AND NOT stream")
+    if "status" in fields:
+        rules.append("status NOT IN ('ok', '200', 'success', 'completed')")
+    if "cached_device" in fields:
+        rules.append(f"{TIERS_KNOWN} AND coalesce({TIERS_SUM} <> cached_tokens, true)")
+    if log_format.basis == "assumed":
+        rules.append("total_tokens - output_tokens <> prompt_tokens")
+    if log_format.basis == "exclusive":
+        rules.append("cached_tokens IS NULL")
+    return f"unparsed OR {' OR '.join(f'coalesce({rule}, false)' for rule in rules)}"
+
+
+def _outside(names: list[str], limit: str) -> str:
+    """Below zero, or at or above the limit; NaN counts as above everything."""
+    listed = ", ".join(names)
+    return f"least({listed}) < 0 OR NOT greatest({listed}) < {limit}"
+
+
+def _wrong_types(counts: list[Field], spans: list[Field]) -> str:
+    """Whether a number people rely on has the wrong type.
+
+    Looking at types costs a second parse, so only rows are looked at in which one is missing,
+    or is 1 and so may be a boolean.
+    """
+    relied_on = [entry for entry in (*counts, *spans) if entry.name in _RELIED_ON]
+    missing = [f"{entry.name} IS NULL OR {entry.name} = 1" for entry in relied_on]
+    wrong = [
+        f"list_has_any(json_type(line, [{_json_paths(group)}]), {kinds})"
+        for group, kinds in ((counts, _NO_COUNT), (spans, _NO_SECONDS))
+        if group
+    ]
+    return f"CASE WHEN NOT unparsed AND ({' OR '.join(missing)}) THEN {' OR '.join(wrong)} END"
+
+
+def _json_paths(fields: list[Field]) -> str:
+    return ", ".join(f"'$.{path}'" for entry in fields for path in entry.terms())

@@ -1,0 +1,79 @@
+"""Folding: rows that reached `requests` enter the roll-ups and the live counters.
+
+A batch commits its rows at once; roll-ups and counters follow in the next fold, a moment or
+some thousand rows later, because one statement over many rows is far cheaper than many over
+few. A fold and the number of the last batch it took are one transaction, so no row is folded
+twice or forgotten; opening a store folds what a crash left.
+"""
+
+import duckdb
+
+from exporter.store import live, rollup
+from exporter.store.counters import OTHER, CounterDelta, LabelBounds, LiveCounters
+
+
+def fold(
+    cursor: duckdb.DuckDBPyConnection, counters: LiveCounters, live_seconds: float
+) -> CounterDelta:
+    """Folds every pending row. The delta is to be applied after the commit."""
+    watermark = folded_batch(cursor)
+    last = last_batch(cursor)
+    pending = f"(SELECT * FROM requests WHERE batch > {watermark})"
+    tenant = _folded_tenant(cursor, counters.bounds, pending)
+    rollup.add(cursor, pending, tenant=tenant)
+    delta = live.collect(cursor, counters, pending, {"live_seconds": live_seconds})
+    live.persist(cursor, delta)
+    set_folded(cursor, last)
+    return delta
+
+
+def set_folded(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
+    cursor.execute("DELETE FROM folded")
+    cursor.execute("INSERT INTO folded VALUES ($batch)", {"batch": batch})
+
+
+def replace_folded(
+    cursor: duckdb.DuckDBPyConnection,
+    counters: LiveCounters,
+    live_seconds: float,
+    old: str,
+    new: str,
+) -> CounterDelta:
+    """Takes the sums of relation `old` back and adds those of `new`, both already folded.
+
+    Counters rise by what `new` has more; they never fall.
+    """
+    tenant = _folded_tenant(cursor, counters.bounds, new)
+    rollup.add(cursor, old, sign=-1, tenant=tenant)
+    rollup.add(cursor, new, tenant=tenant)
+    parameters: dict[str, object] = {"live_seconds": live_seconds}
+    delta = live.collect(cursor, counters, new, parameters)
+    delta.subtract(live.collect(cursor, counters, old, parameters))
+    live.persist(cursor, delta)
+    return delta
+
+
+def folded_batch(cursor: duckdb.DuckDBPyConnection) -> int:
+    row = cursor.execute("SELECT coalesce(max(batch), 0) FROM folded").fetchone()
+    return int(row[0]) if row else 0
+
+
+def last_batch(cursor: duckdb.DuckDBPyConnection) -> int:
+    row = cursor.execute(
+        "SELECT greatest((SELECT max(batch) FROM requests), (SELECT max(batch) FROM folded), 0)"
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _folded_tenant(
+    cursor: duckdb.DuckDBPyConnection, bounds: LabelBounds, relation: str
+) -> str:
+    """SQL of the tenant a roll-up keeps; plain while no tenant had to be folded."""
+    tenants = cursor.execute(
+        f"SELECT DISTINCT tenant FROM {relation} WHERE tenant IS NOT NULL"
+    ).fetchall()
+    live.admit(cursor, bounds, "tenant", (tenant for (tenant,) in tenants))
+    if not bounds.overflows("tenant"):
+        return "tenant"
+    known = "SELECT value FROM label_values WHERE label = 'tenant'"
+    return f"CASE WHEN tenant IS NULL OR tenant IN ({known}) THEN tenant ELSE '{OTHER}' END"
