@@ -38,6 +38,7 @@ class DemoFiles:
     pages: dict[str, Path]
     """Replica name -> the index of its scraped pages."""
     facts: Facts
+    """The same as in facts.json."""
     traffic: Traffic
 
 
@@ -51,10 +52,12 @@ def write_demo(
 ) -> DemoFiles:
     """Write `days` of traffic up to `end`, about `requests` of them; same arguments, same bytes.
 
+    `end` is taken down to its whole minute.
     `directory` must not hold an earlier demo. Fewer days with as many requests a day keep the
     load, so that a short demo shows the same peaks.
     """
     _check(directory, end, requests, days)
+    end = end.astimezone(UTC).replace(second=0, microsecond=0)
     end_unix = end.timestamp()
     start_unix = end_unix - days * 86_400
     traffic = Traffic(
@@ -63,6 +66,7 @@ def write_demo(
         requests_per_second=requests / (days * 86_400),
         seed=seed,
     )
+    _write_label(directory, traffic, seed, start_unix, end_unix)
     tally = Tally()
     with ExitStack() as stack:
         logs = stack.enter_context(_LogWriter(directory / "logs", start_unix))
@@ -74,17 +78,17 @@ def write_demo(
                 tally.add(call)
             for writer in scrapes.values():
                 writer.scrape(moment)
-    files = DemoFiles(
+    facts = tally.facts()
+    _write_json(directory / "facts.json", asdict(facts))
+    return DemoFiles(
         directory=directory,
         start=datetime.fromtimestamp(start_unix, UTC),
-        end=end.astimezone(UTC),
+        end=end,
         logs=logs.paths(),
         pages={name: writer.index for name, writer in scrapes.items()},
-        facts=tally.facts(),
+        facts=facts,
         traffic=traffic,
     )
-    _write_label(files, seed)
-    return files
 
 
 def _check(directory: Path, end: datetime, requests: int, days: int) -> None:
@@ -117,18 +121,22 @@ def _scrape_times(start: float, end: float, restart: float) -> Iterator[float]:
     yield end
 
 
-def _write_label(files: DemoFiles, seed: int) -> None:
+def _write_label(directory: Path, traffic: Traffic, seed: int, start: float, end: float) -> None:
+    """Say what this is before anything else is written, so that half a demo is labelled too."""
+    directory.mkdir(parents=True, exist_ok=True)
     label = {
         "synthetic": "invented traffic for a demonstration; no real fleet stands behind it",
         "seed": seed,
-        "start": iso_time(files.start.timestamp()),
-        "end": iso_time(files.end.timestamp()),
-        "version_change": iso_time(files.traffic.story.version_change),
-        "restart": iso_time(files.traffic.story.restart),
-        "facts": asdict(files.facts),
+        "start": iso_time(start),
+        "end": iso_time(end),
+        "version_change": iso_time(traffic.story.version_change),
+        "restart": iso_time(traffic.story.restart),
     }
-    text = json.dumps(label, indent=1, ensure_ascii=False)
-    (files.directory / "demo.json").write_text(text + "\n", encoding="utf-8")
+    _write_json(directory / "demo.json", label)
+
+
+def _write_json(path: Path, content: dict[str, object]) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 class _LogWriter(ExitStack):

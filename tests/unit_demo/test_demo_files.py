@@ -4,7 +4,7 @@ import gzip
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
@@ -299,8 +299,17 @@ def test_impossible_arguments_are_refused(tmp_path: Path) -> None:
         write_demo(tmp_path, end=END, days=0)
 
 
-def test_label_says_that_it_is_synthetic(demo: DemoFiles) -> None:
+def test_label_says_that_it_is_synthetic_and_facts_are_written(demo: DemoFiles) -> None:
     label = json.loads((demo.directory / "demo.json").read_text())
     assert "invented" in label["synthetic"]
     assert label["end"] == "2026-11-05T10:00:00.000Z"
-    assert label["facts"]["total"]["requests"] == demo.facts.total.requests
+    facts = json.loads((demo.directory / "facts.json").read_text())
+    assert facts["total"]["requests"] == demo.facts.total.requests
+    assert facts["engine"]["replica-1"] == vars(demo.facts.engine["replica-1"])
+
+
+def test_end_is_taken_down_to_its_minute(tmp_path: Path) -> None:
+    end = datetime(2026, 11, 5, 11, 30, 59, 999_999, tzinfo=timezone(timedelta(hours=1)))
+    files = write_demo(tmp_path, end=end, days=1, requests=100)
+    assert files.end == datetime(2026, 11, 5, 10, 30, tzinfo=UTC)
+    assert files.start == datetime(2026, 11, 4, 10, 30, tzinfo=UTC)
