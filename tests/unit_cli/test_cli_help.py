@@ -1,0 +1,66 @@
+"""What a person sees first: help with examples, what is understood, and honest failures."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.engines import ENGINES
+from exporter.sources.formats import FORMATS
+from prefixscope import __version__
+from prefixscope.commands import look
+
+COMMANDS = ("demo", "serve", "ingest", "query", "now", "formats", "engines")
+
+Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
+
+
+def test_help_is_grouped_and_names_every_command(cli: Cli) -> None:
+    done = cli("--help")
+    assert done.status == 0
+    positions = [done.out.index(f" {group} ") for group in ("Start", "Look", "Operate")]
+    assert positions == sorted(positions)
+    assert all(re.search(rf"^│ {name} ", done.out, re.MULTILINE) for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(cli: Cli, command: str) -> None:
+    done = cli(command, "--help")
+    assert done.status == 0
+    assert f"prefixscope {command}" in done.out.split("Example:", 1)[1]
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version").out == f"prefixscope {__version__}\n"
+
+
+def test_no_command_shows_help_and_is_wrong_usage(cli: Cli) -> None:
+    assert cli().status == 2
+    assert cli("nonsense").status == 2
+
+
+def test_formats_and_engines_list_what_is_registered(cli: Cli) -> None:
+    formats = cli("formats").out.splitlines()[1:]
+    assert [line.split()[0] for line in formats] == [f.name for f in FORMATS]
+    engines = cli("engines").out.splitlines()[1:]
+    assert {line.split()[0] for line in engines} == set(ENGINES)
+    assert any("vllm:prompt_tokens_total" in line for line in engines)
+
+
+def test_our_errors_are_messages_and_others_keep_their_traceback(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(error: Exception) -> None:
+        def connect(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(look, "connect", connect)
+
+    fail(PrefixscopeError("do [this] instead"))
+    done = cli("now")
+    assert (done.status, done.out, done.err) == (1, "", "error: do [this] instead\n")
+    fail(RuntimeError("a bug"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli("now")

@@ -1,0 +1,173 @@
+"""`query` and `now` on a store loaded by `ingest`: figures, forms of output, refusals."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from prefixscope import output
+from queries import registry
+
+Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
+
+
+@pytest.fixture
+def store(cli: Cli, tmp_path: Path) -> Path:
+    """Two tenants: acme 1000 prompt tokens, 700 cached; '' 3000 prompt tokens, not reported."""
+    log = tmp_path / "log.jsonl"
+    rows = [
+        {"request_id": "a", "ts": "2026-03-02T12:00:00Z", "tenant": "acme", "model": "m",
+         "prompt_tokens": 1000, "cached_tokens": 700},
+        {"request_id": "b", "ts": "2026-03-02T12:30:00Z", "model": "m", "prompt_tokens": 3000},
+    ]  # fmt: skip
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = cli("ingest", log, "--store", tmp_path / "store", "--format", "ndjson")
+    assert done.status == 0, done.err
+    return tmp_path / "store"
+
+
+def test_json_is_a_list_of_all_columns(cli: Cli, store: Path) -> None:
+    done = cli("query", "hit_ratio", "--store", store, "--output", "json")
+    (row,) = json.loads(done.out)
+    assert (row["requests"], row["prompt_tokens"], row["cached_tokens"]) == (2, 4000, 700)
+    assert (row["token_hit_ratio"], row["coverage_ratio"]) == (0.7, 0.25)
+    assert list(row) == [c for c in registry.question("hit_ratio").columns if c != "value"]
+    assert done.err.strip() == f"Asking the store in {store}"
+
+
+def test_by_names_the_column(cli: Cli, store: Path) -> None:
+    done = cli("query", "hit_ratio", "--by", "tenant", "--store", store, "--output", "json")
+    assert [(r["tenant"], r["token_hit_ratio"]) for r in json.loads(done.out)] == [
+        ("", None),
+        ("acme", 0.7),
+    ]
+
+
+def test_csv_leaves_the_unknown_empty(cli: Cli, store: Path) -> None:
+    done = cli("query", "hit_ratio", "--by", "tenant", "--store", store, "--output", "csv")
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [r["token_hit_ratio"] for r in rows] == ["", "0.7"]
+
+
+def test_arrow_is_a_stream(store: Path) -> None:
+    command = [sys.executable, "-m", "prefixscope", "query", "hit_ratio", "--store", str(store)]
+    done = subprocess.run([*command, "--output", "arrow"], capture_output=True, check=True)
+    assert pa.ipc.open_stream(done.stdout).read_all().to_pylist()[0]["cached_tokens"] == 700
+
+
+def test_a_table_has_units_and_says_what_was_left_out(cli: Cli, store: Path) -> None:
+    done = cli("query", "hit_ratio", "--by", "tenant", "--store", store)
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0][:3] == ["tenant", "requests", "prompt_tokens"]
+    assert lines[1][:4] == ["(not", "given)", "1", "3,000"]
+    assert "70.00%" in lines[2]
+    assert "more columns with --output json" in done.err
+
+
+def test_one_row_stands_upright_and_no_traffic_is_a_dash(cli: Cli, store: Path) -> None:
+    done = cli("query", "hit_ratio", "--store", store, "--param", "tenant=nobody")
+    facts = dict(line.rsplit(maxsplit=1) for line in done.out.splitlines())
+    assert facts["token_hit_ratio"] == "–"
+    assert facts["requests"] == "0"
+
+
+def test_windows_take_iso_times_and_spans(cli: Cli, store: Path) -> None:
+    def requests(*window: str) -> int:
+        done = cli("query", "hit_ratio", "--store", store, "--output", "json", *window)
+        return int(json.loads(done.out)[0]["requests"])
+
+    assert requests("--since", "2026-03-02T12:30:00Z") == 1
+    assert requests("--until", "2026-03-02T12:30:00Z") == 1
+    assert requests("--since", "1h") == 0
+    assert requests("--since", "50000d") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "known"),
+        (["hit_ratio", "--by", "planet"], "tenant"),
+        (["hit_ratio", "--since", "soonish"], "soonish"),
+        (["hit_ratio", "--param", "planet=x"], "known parameters"),
+        (["hit_ratio", "--param", "planet"], "NAME=VALUE"),
+        (["hit_ratio", "--output", "xml"], "json"),
+        (["hit_ratio", "--url", "http://127.0.0.1:9"], "not both"),
+        ([], "NAME"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_right(
+    cli: Cli, store: Path, arguments: list[str], says: str
+) -> None:
+    done = cli("query", *arguments, "--store", store)
+    assert (done.status, done.out) == (2, "")
+    assert says.lower() in done.err.lower()
+
+
+def test_no_store_and_no_exporter_is_1_and_says_what_to_do(cli: Cli) -> None:
+    for arguments in (["--store", "nowhere"], []):
+        done = cli("query", "hit_ratio", *arguments)
+        assert (done.status, done.out) == (1, "")
+        assert done.err.startswith("error: there is no store in ")
+        assert "prefixscope ingest FILE" in done.err
+    assert not Path("nowhere").exists()
+
+
+def test_an_address_without_an_exporter_is_1(cli: Cli) -> None:
+    done = cli("query", "hit_ratio", "--url", "http://127.0.0.1:9")
+    assert done.status == 1
+    assert "no exporter answers at http://127.0.0.1:9" in done.err
+
+
+def test_now_shows_verdict_and_facts(cli: Cli, store: Path) -> None:
+    done = cli("now", "--store", store)
+    assert done.status == 0, done.err
+    assert "Stale: the newest data is " in done.out
+    assert "Token hit ratio 70.0 % by request log" in done.out
+    words = [line.split() for line in done.out.splitlines()]
+    assert ["coverage", "25.0", "%"] in words
+    assert ["prompt", "tokens", "4,000"] in words
+
+
+def test_now_on_an_empty_store_says_the_first_step(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    assert cli("ingest", tmp_path / "empty", "--store", tmp_path / "store").status == 0
+    done = cli("now", "--store", tmp_path / "store")
+    assert done.status == 0, done.err
+    assert "No data yet." in done.out
+
+
+def test_hostile_text_is_text_and_not_markup() -> None:
+    table = pa.table({"tenant": ["[red]x[/]", "[/nonsense]"], "requests": [1, 2]})
+    text = io.StringIO()
+    output.print_table(Console(file=text, width=100), "other", table, "tenant")
+    assert "[red]x[/]" in text.getvalue()
+    assert "[/nonsense]" in text.getvalue()
+
+
+def test_json_and_csv_are_strict() -> None:
+    table = pa.table(
+        {
+            "ratio": pa.array([float("nan"), 0.5]),
+            "flags": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "text": ['a"b,c\n', None],
+            "yes": [True, False],
+        }
+    )
+    rows = json.loads(output.to_json(table), parse_constant=pytest.fail)
+    assert rows == [
+        {"ratio": None, "flags": {"a": 1}, "text": 'a"b,c\n', "yes": True},
+        {"ratio": 0.5, "flags": None, "text": None, "yes": False},
+    ]
+    assert list(csv.reader(io.StringIO(output.to_csv(table)))) == [
+        ["ratio", "flags", "text", "yes"],
+        ["", '{"a": 1}', 'a"b,c\n', "true"],
+        ["0.5", "", "", "false"],
+    ]
