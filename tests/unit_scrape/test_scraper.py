@@ -132,7 +132,7 @@ def test_t48_a_removed_target_leaves_the_current_state_and_keeps_its_samples(
         file.write_text(json.dumps([{"targets": [url_a]}]))
         scraper.scrape_once()
         assert set(load_targets(store.cursor())) == {url_a, "recorded pages"}
-        file.write_text("- broken [")
+        file.write_text("- [")
         scraper.scrape_once()
         assert set(load_targets(store.cursor())) == {url_a, "recorded pages"}
         assert "neither JSON nor YAML" in next(iter(scraper.discovery_errors.values()))
