@@ -101,6 +101,8 @@ class Intake:
         """
         try:
             head, stream = _peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
+            if b"\n" not in head:  # a first row that long still tells the format
+                head, stream = _peek(stream, self._line_limit_bytes)
         except _DAMAGED as error:
             raise PrefixscopeError(
                 f"{name}: the compressed data is damaged or ends early ({error})"

@@ -46,7 +46,7 @@ def _objects(sample: bytes) -> list[dict[str, object]]:
     for line in sample.splitlines()[:_SAMPLED_ROWS]:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or nested beyond reason
             continue
         if isinstance(row, dict):
             rows.append(row)
