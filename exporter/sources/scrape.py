@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import duckdb
@@ -30,6 +30,7 @@ from exporter.store.samples import (
     TargetRow,
     append_samples,
     load_targets,
+    recent_replicas,
     remove_targets,
     upsert_targets,
 )
@@ -191,15 +192,17 @@ class Scraper:
         now = time.monotonic()
         self._refresh_due = now + self._settings.targets.refresh_seconds
         targets = {target.name: target for target in self._discovery.refresh()}
-        known: dict[str, TargetRow] | None = None
-        for name, target in targets.items():
-            polled = self._polled.get(name)
-            if polled is not None:
-                polled.target = target
-                continue
-            known = load_targets(self._store.cursor()) if known is None else known
-            first = now + _share(name) * FIRST_SPREAD_SECONDS
-            self._polled[name] = _Polled(target, known.get(name), first)
+        new = {name: target for name, target in targets.items() if name not in self._polled}
+        if new:
+            known = load_targets(self._store.cursor())
+            yesterday = datetime.now(UTC) - timedelta(days=1)
+            replicas = recent_replicas(self._store.cursor(), yesterday)
+            for name, target in new.items():
+                first = now + _share(name) * FIRST_SPREAD_SECONDS
+                self._polled[name] = _Polled(target, known.get(name), first)
+                self._polled[name].replicas = replicas.get(name, set())
+        for name in targets.keys() & self._polled.keys():
+            self._polled[name].target = targets[name]
         self._forget_others(set(targets))
 
     def _forget_others(self, names: set[str]) -> None:

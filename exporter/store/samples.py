@@ -121,6 +121,17 @@ def load_targets(cursor: duckdb.DuckDBPyConnection) -> dict[str, TargetRow]:
     return {row["target"]: _target(row, names) for row in rows}
 
 
+def recent_replicas(cursor: duckdb.DuckDBPyConnection, since: datetime) -> dict[str, set[str]]:
+    """The replicas each target has shown since then."""
+    found: dict[str, set[str]] = {}
+    rows = cursor.execute(
+        "SELECT DISTINCT target, replica FROM engine_samples WHERE ts >= ?", [_naive(since)]
+    )
+    for target, replica in rows.fetchall():
+        found.setdefault(target, set()).add(replica)
+    return found
+
+
 def remove_targets(cursor: duckdb.DuckDBPyConnection, targets: Iterable[str]) -> None:
     """Forget targets that are configured no more, so that current state does not show them.
 

@@ -141,6 +141,21 @@ def test_t48_a_removed_target_leaves_the_current_state_and_keeps_its_samples(
     assert {replica for (replica,) in replicas} == {url_a, url_b}
 
 
+def test_t48_a_target_removed_while_the_exporter_was_down_takes_no_other_with_it(
+    store: Store, serve: Serve
+) -> None:
+    pages: Pages = {"/metrics": (TEXT, page(10))}
+    both = [{"url": serve(pages), "name": name} for name in ("a", "b")]
+    with polling(scraper_of(store, {"static": both})) as scraper:
+        scraper.scrape_once()
+    left: list[set[str]] = []
+    settings = ScrapeSettings.model_validate({"targets": {"static": both[:1]}})
+    with polling(Scraper(store, settings, on_replicas=left.append)) as scraper:
+        scraper.scrape_once()
+    assert left == [{"a"}]
+    assert set(load_targets(store.cursor())) == {"a"}
+
+
 def test_t48_a_list_that_cannot_be_read_at_start_removes_nothing(
     store: Store, tmp_path: Path
 ) -> None:
