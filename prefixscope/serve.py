@@ -3,10 +3,11 @@
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,8 +19,11 @@ from exporter.server import Services, build_app
 from exporter.server_settings import split_address
 from exporter.sources.intake import Intake
 from exporter.sources.scrape import Scraper
+from exporter.sources.tail import Tailer
+from exporter.store.counters import Snapshot
 from exporter.store.store import Store
 from prefixscope import __version__
+from prefixscope.housekeeping import Housekeeping
 from prefixscope.owner import remove_owner, write_owner
 from prefixscope.settings import Settings, server_token
 
@@ -27,6 +31,22 @@ _log = logging.getLogger(__name__)
 
 # How long answers under way may take to finish when the exporter is asked to stop.
 GRACE_SECONDS = 10
+# How long a scrape of /metrics waits for the writer before it shows what is counted so far.
+FOLD_PATIENCE_SECONDS = 0.1
+
+
+class Worker(Protocol):
+    """Something that runs in the background for as long as the exporter does."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End after the work in hand."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is running."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +77,12 @@ def running(settings: Settings) -> Iterator[Running]:
         totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
         totals.restore(store.cursor())
         scraper = Scraper(store, settings.scrape, totals.add, totals.keep_only)
-        scraper.start()
-        stack.callback(scraper.stop)
-        services = _services(store, totals, scraper)
+        tailers = [Tailer(store, log) for log in settings.logs]
+        workers: list[Worker] = [Housekeeping(store), scraper, *tailers]
+        for worker in workers:
+            worker.start()
+            stack.callback(worker.stop)
+        services = _services(store, totals, scraper, workers)
         app = build_app(services, settings.server, token)
         server = stack.enter_context(_serving(app, listener))
         write_owner(store.directory, url)
@@ -67,10 +90,18 @@ def running(settings: Settings) -> Iterator[Running]:
         yield Running(url, server)
 
 
-def _services(store: Store, totals: EngineTotals, scraper: Scraper) -> Services:
+def _services(
+    store: Store, totals: EngineTotals, scraper: Scraper, workers: Sequence[Worker]
+) -> Services:
     """What the server serves from."""
+
+    def counters() -> Snapshot:
+        """With the rows of this moment, unless the writer is busy with a large load."""
+        store.fold(FOLD_PATIENCE_SECONDS)
+        return store.counters.snapshot()
+
     inputs = Inputs(
-        counters=store.counters.snapshot,
+        counters=counters,
         engines=totals.snapshot,
         targets=lambda: scraper.rows,
         store_file=store.path,
@@ -78,8 +109,8 @@ def _services(store: Store, totals: EngineTotals, scraper: Scraper) -> Services:
     )
 
     def not_ready() -> str | None:
-        if not scraper.alive:
-            return "the scraper has stopped; see the log"
+        if not all(worker.alive for worker in workers):
+            return "a worker has stopped; see the log"
         return None if scraper.tried_all else "waiting for the first scrape of every target"
 
     return Services(

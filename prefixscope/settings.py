@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.server_settings import Address, ServerSettings
 from exporter.sources.scrape import ScrapeSettings
+from exporter.sources.tail import LogSettings
 from exporter.store.store import StoreSettings
 from prefixscope import settings_file
 from prefixscope.settings_file import BadSettings
@@ -36,6 +37,7 @@ class Settings(BaseModel):
 
     store: StoreSection = Field(default_factory=StoreSection)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    logs: list[LogSettings] = Field(default_factory=list, description="log files to follow")
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
     dashboard: DashboardSettings = Field(default_factory=DashboardSettings)
 

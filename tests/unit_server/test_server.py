@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 import duckdb
@@ -28,6 +28,7 @@ from exporter.engine_totals import EngineTotals
 from exporter.server import ARROW_STREAM, Services, build_app
 from exporter.server_settings import ServerSettings
 from exporter.sources.intake import IngestSummary, Intake
+from exporter.store.counters import Snapshot
 from exporter.store.store import Store, StoreSettings
 from queries import registry
 
@@ -51,7 +52,7 @@ class House:
             intake=Intake(self.store),
             collector=Collector(
                 Inputs(
-                    counters=self.store.counters.snapshot,
+                    counters=self._counters,
                     engines=EngineTotals().snapshot,
                     targets=list,
                     store_file=self.store.path,
@@ -68,6 +69,10 @@ class House:
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
+    def _counters(self) -> Snapshot:
+        self.store.fold()
+        return self.store.counters.snapshot()
+
     def __enter__(self) -> "House":
         self._thread.start()
         return self
@@ -78,8 +83,13 @@ class House:
         self._socket.close()
         self.store.close()
 
-    def get(self, path: str, **more: Any) -> requests.Response:
-        return requests.get(self.url + path, timeout=60, **more)
+    def get(
+        self,
+        path: str,
+        params: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> requests.Response:
+        return requests.get(self.url + path, params, headers=headers, timeout=60)
 
     def post(
         self, content: bytes, query: str = "source=gateway", **headers: str
@@ -244,10 +254,10 @@ def test_more_batches_than_allowed_get_429_and_a_time_to_wait(house: House) -> N
     inside, leave = threading.Semaphore(0), threading.Event()
     ingest = house.services.intake.ingest
 
-    def slow(*args: Any, **more: Any) -> IngestSummary:
+    def slow(stream: BinaryIO, **more: str) -> IngestSummary:
         inside.release()
         leave.wait(10)
-        return ingest(*args, **more)
+        return ingest(stream, source=more["source"], origin="http")
 
     house.services.intake.ingest = slow  # type: ignore[method-assign]
     answers: list[int] = []

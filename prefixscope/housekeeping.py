@@ -1,0 +1,43 @@
+"""What a store needs now and then while nobody asks: counting, merging, forgetting."""
+
+import logging
+import threading
+
+import duckdb
+
+from exporter.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+TICK_SECONDS = 5.0
+FOLD_PATIENCE_SECONDS = 1.0
+
+
+class Housekeeping:
+    """Runs in the background until stopped. A store that refuses work is tried again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the work in hand."""
+        self._stopped.set()
+        self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is running."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(TICK_SECONDS):
+            try:
+                self._store.fold(FOLD_PATIENCE_SECONDS)
+            except duckdb.Error:
+                _log.exception("the store could not be kept in order; trying again")
