@@ -78,7 +78,8 @@ _EXCERPT_LIMIT = 120
 LONGEST_SECONDS = "1e9"
 # A time before 2010 or more than a day ahead of its arrival is a unit read wrongly.
 EARLIEST = "TIMESTAMP '2010-01-01'"
-# Seconds, milliseconds, microseconds and nanoseconds are told apart by magnitude.
+# Seconds, milliseconds, microseconds and nanoseconds are told apart by magnitude. A plain cast to
+# TIMESTAMP drops a UTC offset instead of applying it, so text with one goes another way.
 TIME = """CASE
     WHEN ts_number IS NOT NULL THEN CASE WHEN abs(ts_number) < 1e20 THEN make_timestamp(
         round(ts_number * CASE
@@ -86,11 +87,15 @@ TIME = """CASE
             WHEN abs(ts_number) < 1e14 THEN 1e3
             WHEN abs(ts_number) < 1e17 THEN 1
             ELSE 1e-3 END)::BIGINT) END
+    WHEN suffix(ts, 'Z') THEN TRY_CAST(ts AS TIMESTAMP)
     WHEN regexp_matches(ts, ':\\d\\d([.,]\\d+)?\\s*(Z|z|UTC|[+-]\\d\\d(:?\\d\\d)?)$')
         THEN make_timestamp(epoch_us(TRY_CAST(ts AS TIMESTAMPTZ)))
     ELSE TRY_CAST(ts AS TIMESTAMP) END"""
 
-_STATUS = """CASE
+# Casting every ISO text to a number in vain would cost more than looking at its last letter.
+TS_NUMBER = "CASE WHEN NOT suffix({ts}, 'Z') THEN TRY_CAST({ts} AS DOUBLE) END"
+
+STATUS = """CASE
     WHEN status IS NULL OR status IN ('200', 'ok', 'success', 'completed') THEN 'ok'
     WHEN status IN ('499', '0', 'cancelled', 'canceled', 'aborted') THEN 'cancelled'
     WHEN status IN ('incomplete', 'in_progress', 'queued') THEN 'incomplete'
@@ -219,7 +224,7 @@ def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
     )
     return f"""SELECT position, line_number, line, unparsed, ts AS stated_ts, {columns},
         nullif(list_filter([{names}], lambda name: name IS NOT NULL), []) AS unusable
-        FROM (SELECT *, TRY_CAST(ts AS DOUBLE) AS ts_number FROM <input>)"""
+        FROM (SELECT *, {TS_NUMBER.format(ts='ts')} AS ts_number FROM <input>)"""
 
 
 def _clean(name: str, entry: Field | None) -> str:
@@ -232,7 +237,7 @@ def _clean(name: str, entry: Field | None) -> str:
         value = f"""nullif(CASE WHEN {name}[1] NOT IN ('{{', '[') THEN
             left({name}, {TEXT_LIMIT}) END, '')"""
     else:
-        value = {"time": TIME, "status": _STATUS}.get(entry.kind, name)
+        value = {"time": TIME, "status": STATUS}.get(entry.kind, name)
     return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
 
 

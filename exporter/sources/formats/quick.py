@@ -12,10 +12,12 @@ from exporter.sources.formats.compile import (
     KINDS,
     LONGEST_SECONDS,
     SQL_TYPES,
+    STATUS,
     TEXT_LIMIT,
     TIERS_KNOWN,
     TIERS_SUM,
     TIME,
+    TS_NUMBER,
     fields_of,
     first_value,
     parsed,
@@ -51,7 +53,7 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
     fields = fields_of(log_format)
     source = f"({parsed(log_format)})".replace("<input>", "lines")
     found = _found(log_format, fields, given_defaults).replace("<input>", source)
-    carried = {*_names(log_format), *given_defaults, *COMPUTED, "prompt_basis"}
+    carried = {*_names(log_format), *given_defaults, *COMPUTED, "prompt_basis", "flags"}
     columns = ", ".join(
         f"{_column(name, log_format)} AS {name}"
         for name in request_columns(log_format)
@@ -72,7 +74,7 @@ def _found(log_format: LogFormat, fields: dict[str, Field], given: frozenset[str
         value = _value(name, log_format, fields)
         columns.append(f"coalesce({value}, $default_{name}) AS {name}" if name in given
                        else f"{value} AS {name}")  # fmt: skip
-    number = f"TRY_CAST({first_value(fields['ts'])} AS DOUBLE)" if "ts" in fields else "NULL"
+    number = TS_NUMBER.format(ts=first_value(fields["ts"])) if "ts" in fields else "NULL"
     return f"""SELECT position, line_number, line, body IS NULL AS unparsed,
         {number} AS ts_number, {", ".join(columns)} FROM <input>"""
 
@@ -97,7 +99,10 @@ def _column(name: str, log_format: LogFormat) -> str:
         **COMPUTED,
         "ts": TIME,
         "attempt": "greatest(coalesce(attempt, 1), 1)",
-        "status": "'ok'",
+        "status": STATUS,
+        "ttft_seconds": "CASE WHEN stream IS DISTINCT FROM false THEN ttft_seconds END",
+        "flags": """CASE WHEN ttft_seconds IS NOT NULL AND NOT stream
+            THEN ['ttft_not_streamed'] END""",
         "prompt_basis": {
             "inclusive": "'inclusive'",
             "assumed": "if(total_tokens - output_tokens IS NULL, 'assumed', 'inclusive')",
@@ -111,6 +116,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     counts = [entry for entry in fields.values() if entry.kind == "tokens"]
     spans = [entry for entry in fields.values() if entry.kind in ("seconds", "milliseconds")]
     texts = [entry.name for entry in fields.values() if entry.kind == "text"]
+    labels = f"concat({', '.join(texts)})"
     rules = [
         f"coalesce({TIME} NOT BETWEEN {EARLIEST} AND $arrived + INTERVAL 1 DAY, true)",
         "request_id IS NULL",
@@ -119,15 +125,13 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         _outside([entry.name for entry in counts], "9e15"),
         _wrong_types(counts, spans),
         f"greatest({', '.join(f'strlen({name})' for name in texts)}) > {TEXT_LIMIT}",
-        f"regexp_matches(concat_ws('', {', '.join(texts)}), '[{{\\[]')",
+        f"contains({labels}, '{{') OR contains({labels}, '[')",
     ]
     if spans:
         rules.append(_outside([entry.name for entry in spans], LONGEST_SECONDS))
     if "ttft_seconds" in fields:
-        rules.append("ttft_seconds >= e2e_seconds OR ttft_seconds = 0")
-        rules.append("ttft_seconds IS NOT NULL AND NOT stream")
-    if "status" in fields:
-        rules.append("status NOT IN ('ok', '200', 'success', 'completed')")
+        rules.append("stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds")
+        rules.append("ttft_seconds = 0")
     if "cached_device" in fields:
         rules.append(f"{TIERS_KNOWN} AND coalesce({TIERS_SUM} <> cached_tokens, true)")
     if log_format.basis == "assumed":
