@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import pyarrow as pa
 import streamlit as st
@@ -76,7 +77,8 @@ class Answers:
     @property
     def view(self) -> str:
         """Names the view: charts keep the reader's zoom while it stays the same."""
-        return repr(sorted(self.filters.to_address().items()))
+        address = repr(sorted(self.filters.to_address().items()))
+        return sha256(address.encode()).hexdigest()[:16]
 
     def rows(self, name: str, **extra: object) -> Rows:
         """The question over the page's window and filters."""

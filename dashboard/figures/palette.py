@@ -5,7 +5,7 @@ They are middle tones: each stands out from both the light and the dark backgrou
 
 OUTCOME_COLOUR = {
     "hit": "#2b83c6",
-    "partial": "#c99700",
+    "partial": "#b58700",
     "miss": "#c8452d",
     "unknown": "#8b929c",
 }

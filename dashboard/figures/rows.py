@@ -54,9 +54,10 @@ def with_gaps(rows: Rows, step_seconds: float) -> list[Row]:
 def isolated(values: Sequence[float | None]) -> list[bool]:
     """Which known values have no known neighbour: a line cannot show them, a dot must."""
     known = [value is not None for value in values]
-    before = [False, *known[:-1]]
-    after = [*known[1:], False]
-    return [here and not (b or a) for here, b, a in zip(known, before, after, strict=True)]
+    around = [False, *known, False]
+    return [
+        here and not (around[index] or around[index + 2]) for index, here in enumerate(known)
+    ]
 
 
 def group(rows: Rows, column: str) -> dict[Any, list[Row]]:

@@ -61,8 +61,8 @@ def _equal_length(answers: Answers, point: str, within: str) -> None:
 
 def _dose(answers: Answers, point: str) -> None:
     st.markdown("##### TTFT against computed tokens", help=purpose("ttft_dose"))
-    figure = latency.dose_line(latency.at_point(answers.rows("ttft_dose"), point), keep=answers.view)
-    page.chart(figure, "latency-dose", "TTFT against computed tokens")
+    dose = latency.at_point(answers.rows("ttft_dose"), point)
+    page.chart(latency.dose_line(dose, keep=answers.view), "latency-dose", "TTFT by computed count")
     speed = answers.rows("prefill_speed")
     if speed:
         tables.show(speed, columns.SPEED, "speed", alt="Estimated prefill speed by replica")
