@@ -116,7 +116,7 @@ class LineReader:
         return BadLine(position, line_number, "too_long", detail)
 
     def _batch(self, data: bytes) -> LineBatch:
-        borders = _borders(data)
+        borders = _borders(data, starts_stream=self._position == 0)
         positions = borders[:-1] + self._position
         numbers = np.arange(1, len(borders), dtype=np.int64) + self._lines
         lines = _lines_at(data, borders)
@@ -160,10 +160,13 @@ class LineReader:
         return pa.array(lines, pa.string())
 
 
-def _borders(data: bytes) -> Offsets:
-    """Where lines start, and the end of the data behind them; a byte order mark is left out."""
+def _borders(data: bytes, *, starts_stream: bool) -> Offsets:
+    """Where lines start, and the end of the data behind them.
+
+    A byte order mark is left out where it stands: at the very start of a stream.
+    """
     newlines = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _NEWLINE) + 1
-    start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+    start = len(_BYTE_ORDER_MARK) if starts_stream and data.startswith(_BYTE_ORDER_MARK) else 0
     tail = [] if (len(newlines) and newlines[-1] == len(data)) or not data else [len(data)]
     return np.concatenate([[start], newlines, tail]).astype(np.int64)
 
