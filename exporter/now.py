@@ -115,7 +115,7 @@ def _number(value: object) -> float | None:
 
 def _age_text(age: timedelta) -> str:
     """Days, hours or minutes, whichever is the largest that fits."""
-    minutes = int(age.total_seconds() // 60)
+    minutes = round(age.total_seconds() / 60)
     if minutes >= 2 * 24 * 60:
         return f"{minutes // (24 * 60)} days"
     return f"{minutes // 60} hours" if minutes >= 120 else f"{minutes} minutes"

@@ -34,6 +34,8 @@ from queries import registry
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 DEFAULT_SOURCE = "http"
+# Files taken in side by side; the writer is one, so more would only take turns.
+FILES_AT_ONCE = 2
 
 Result = TypeVar("Result")
 
@@ -95,7 +97,8 @@ class _Api:
         self._services = services
         self._settings = settings
         self._query_slots = anyio.CapacityLimiter(settings.query_threads)
-        self._ingest_slots = anyio.CapacityLimiter(settings.max_waiting_batches)
+        self._batch_slots = anyio.CapacityLimiter(settings.max_waiting_batches)
+        self._file_slots = anyio.CapacityLimiter(FILES_AT_ONCE)
         self._waiting_batches = 0
 
     async def landing(self, _request: Request) -> Response:
@@ -159,36 +162,36 @@ class _Api:
         A body is a batch: held whole, within the size limit. With `input=file` it is a file as
         it lies on disk: read as a stream, of any size, and known again when sent once more.
         """
+        whole_file = request.query_params.get("input") == "file"
+        take = self._take_file if whole_file else self._take_batch
+        return _json(summary_json(await take(request)))
+
+    async def _take_batch(self, request: Request) -> IngestSummary:
         if self._waiting_batches >= self._settings.max_waiting_batches:
             raise TooManyBatches("the writer is busy: send this again in a second")
         self._waiting_batches += 1
         try:
-            whole_file = request.query_params.get("input") == "file"
-            take = self._take_file if whole_file else self._take_batch
-            summary = await take(request)
+            limit = self._settings.max_body_bytes
+            packed = await body.read_limited(request.stream(), limit)
+            encoding = request.headers.get("content-encoding", "")
+
+            def ingest() -> IngestSummary:
+                lines = body.as_lines(body.unpack(packed, encoding, limit))
+                return self._ingest(request, io.BytesIO(lines), "http")
+
+            return await run_sync(ingest, limiter=self._batch_slots)
         finally:
             self._waiting_batches -= 1
-        return _json(summary_json(summary))
-
-    async def _take_batch(self, request: Request) -> IngestSummary:
-        limit = self._settings.max_body_bytes
-        packed = await body.read_limited(request.stream(), limit)
-        encoding = request.headers.get("content-encoding", "")
-
-        def ingest() -> IngestSummary:
-            lines = body.as_lines(body.unpack(packed, encoding, limit))
-            return self._ingest(request, io.BytesIO(lines), "http")
-
-        return await run_sync(ingest, limiter=self._ingest_slots)
 
     async def _take_file(self, request: Request) -> IngestSummary:
+        """A file waits in its sender's hands until it is its turn, so it needs no 429."""
         chunks = request.stream()
 
         def ingest() -> IngestSummary:
             return self._ingest(request, open_input(body.buffered(chunks)), "file")
 
         try:
-            return await run_sync(ingest, limiter=self._ingest_slots)
+            return await run_sync(ingest, limiter=self._file_slots)
         except PrefixscopeError:
             # The sender reads the answer only when it has sent everything.
             async for _ in chunks:

@@ -18,6 +18,8 @@ from queries import registry
 DEFAULT_URL = "http://127.0.0.1:9465"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 120.0
+# The library applies the first of its time-outs to sending too, and a busy writer makes us wait.
+UPLOAD_SECONDS = (600.0, 600.0)
 
 
 class ExporterProblem(PrefixscopeError):
@@ -84,7 +86,7 @@ class Exporter:
                 params=params,
                 headers={**headers, **bearer},
                 data=data,
-                timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
+                timeout=(CONNECT_SECONDS, ANSWER_SECONDS) if data is None else UPLOAD_SECONDS,
                 allow_redirects=False,
             )
         except requests.RequestException as error:

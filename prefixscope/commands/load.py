@@ -9,11 +9,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from exporter.errors import PrefixscopeError
 from exporter.now import percent
 from exporter.sources.formats import FORMATS
 from exporter.sources.intake import IngestSummary
 from exporter.sources.pages import PagesSummary
-from prefixscope.client import Place, connect
+from prefixscope.client import Exporter, OpenStore, Place, connect
 from prefixscope.commands import options
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load
 
@@ -55,6 +56,8 @@ def ingest(
 def _load_with_bar(files: list[Path], place: Place, source: str, log_format: str) -> Loaded:
     """Load with a bar on standard error, which only a terminal shows."""
     with connect(place, create=True) as target:
+        if place.url is None and place.store is None:
+            _refuse_demo(target)
         messages = options.messages()
         messages.print(f"Loading into {target.where}", style="dim", markup=False)
         bar = Progress(
@@ -75,6 +78,16 @@ def _load_with_bar(files: list[Path], place: Place, source: str, log_format: str
                 log_format=log_format,
                 advance=lambda size: bar.advance(task, size),
             )
+
+
+def _refuse_demo(target: Exporter | OpenStore) -> None:
+    """Real rows belong into invented data only where somebody asks for it by name."""
+    (state,) = target.ask("store_state", {}).to_pylist()
+    if state["demo"]:
+        raise PrefixscopeError(
+            f"{target.where} shows the synthetic demo: load into a store of your own with "
+            "--store data/store, or into the demo by naming its address with --url"
+        )
 
 
 def _total_bytes(files: list[Path]) -> int | None:

@@ -20,7 +20,8 @@ Token = Annotated[
     str | None,
     typer.Option(
         "--token",
-        envvar="PREFIXSCOPE_TOKEN",
+        # The second is what the exporter itself may have been given, as in its container.
+        envvar=["PREFIXSCOPE_TOKEN", "PREFIXSCOPE_SERVER__TOKEN"],
         show_envvar=True,
         help="Token of the exporter; better given by the environment.",
     ),
