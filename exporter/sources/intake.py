@@ -3,8 +3,9 @@
 import gzip
 import hashlib
 import io
+import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal, cast
 
@@ -15,15 +16,17 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.formats import format_named
 from exporter.sources.formats.detect import detect
 from exporter.sources.formats.mapping import LogFormat
-from exporter.sources.lines import LINE_LIMIT_BYTES, LineReader
+from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
 from exporter.sources.zstd_reader import open_zstd
-from exporter.store.append import BatchResult, Stream, append
+from exporter.store.append import BatchResult, Stream, append_all
 from exporter.store.store import Store
 
 _SAMPLE_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
+# Batches of a file that share a transaction: together they fill DuckDB's row groups.
+_FILE_BATCHES = 4
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
@@ -117,10 +120,11 @@ class Intake:
         summary = IngestSummary(source, log_format.name, because)
         reader = LineReader(stream, line_limit_bytes=self._line_limit_bytes)
         try:
-            for batch in reader:
-                summary.add(append(self.store, batch, target))
+            for batches in _grouped(reader, origin):
+                for result in append_all(self.store, batches, target):
+                    summary.add(result)
                 if progress:
-                    progress(batch.end)
+                    progress(batches[-1].end)
             if origin == "file":
                 self.store.fold()
         except _DAMAGED as error:
@@ -129,6 +133,14 @@ class Intake:
                 f"{summary.accepted} rows before the damage are stored"
             ) from error
         return summary
+
+
+def _grouped(reader: LineReader, origin: str) -> Iterator[list[LineBatch]]:
+    """Batches for one transaction: a file's are few and large, an HTTP body's one."""
+    size = _FILE_BATCHES if origin == "file" else 1
+    batches = iter(reader)
+    while group := list(itertools.islice(batches, size)):
+        yield group
 
 
 def choose_format(name: str, head: bytes, input_name: str) -> tuple[LogFormat, str]:

@@ -1,25 +1,24 @@
-"""One batch of lines into the store, in one transaction.
+"""Batches of lines into the store.
 
-The lines are mapped into a temporary table `batch`; rows that are not simply accepted
-(duplicates, conflicts, corrections) are settled in a second one; then requests, roll-ups,
-counters, offsets and tallies are written together, so a crash leaves some prefix of the input.
+The lines are mapped straight into `requests`; then rows that repeat, contradict or correct
+earlier ones are found and settled, and the tally and the offset are written, all in one
+transaction: a crash leaves some prefix of the input. Roll-ups and counters follow in a fold.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import duckdb
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from exporter.sources.formats.compile import DEFAULTS, REQUEST_COLUMNS, compile_careful
+from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
 from exporter.sources.lines import BadLine, LineBatch
 from exporter.store import eligibility, fold, identity, live, rejects
 from exporter.store.counters import CounterDelta
-from exporter.store.identity import Facts, Settled
+from exporter.store.identity import Settled
 from exporter.store.store import Store
 
 
@@ -61,12 +60,28 @@ def append(
     store: Store, lines: LineBatch, stream: Stream, arrived: datetime | None = None
 ) -> BatchResult:
     """Maps, de-duplicates and stores a batch; returns after the commit."""
-    arrived = _utc(arrived or datetime.now(UTC))
+    return append_all(store, [lines], stream, arrived)[0]
+
+
+def append_all(
+    store: Store,
+    batches: Iterable[LineBatch],
+    stream: Stream,
+    arrived: datetime | None = None,
+) -> list[BatchResult]:
+    """Stores several batches in one transaction, which is cheaper for a large load: rows
+    enough to fill DuckDB's row groups reach the file at once instead of through its log."""
+    moment = _utc(arrived or datetime.now(UTC))
+    results, deltas = [], []
     with store.write() as cursor:
-        result, delta = _Append(store, cursor, stream, arrived).run(lines)
-    store.counters.apply(delta)
-    store.added(result.accepted)
-    return result
+        for lines in batches:
+            result, delta = _Append(store, cursor, stream, moment).run(lines)
+            results.append(result)
+            deltas.append(delta)
+    for delta in deltas:
+        store.counters.apply(delta)
+    store.added(sum(result.accepted for result in results))
+    return results
 
 
 def _utc(moment: datetime) -> datetime:
@@ -85,116 +100,99 @@ class _Append:
         arrived: datetime,
     ) -> None:
         self.store, self.cursor, self.stream, self.arrived = store, cursor, stream, arrived
+        store.last_batch += 1
+        merges = stream.log_format.merges_lines
+        self.fresh = identity.Fresh(store.last_batch, stream.source, merges)
 
     def run(self, lines: LineBatch) -> tuple[BatchResult, CounterDelta]:
-        self._map(lines)
-        eligibility.mark_batch(self.cursor)
-        facts, refused = self._facts()
-        merges = self.stream.log_format.merges_lines
-        settled = identity.settle(self.cursor, self.stream.source, merges, facts)
-        result, late_tokens = self._tally(settled)
-        delta = CounterDelta(late_tokens=late_tokens)
+        fresh = self.fresh
+        self.cursor.register("lines", lines.table)
+        refused = self._map(lines)
+        eligibility.mark_fresh(self.cursor, fresh.batch)
+        settled = identity.settle(self.cursor, fresh)
+        delta = CounterDelta()
         if settled.corrected:
-            self._correct(settled, facts, delta)
-        else:
-            self._insert(settled)
+            self._correct(delta)
+        result = self._tally(settled, delta)
         if lines.bad or settled.conflicting or refused:
             self._reject(lines.bad, result, delta)
+        self.cursor.unregister("lines")
         self._remember(lines, result, delta)
         return result, delta
 
-    def _map(self, lines: LineBatch) -> None:
-        """Reads the lines into `batch`; rows the quick reading doubts are read with care."""
-        log_format, given = self.stream.log_format, self.stream.defaults
-        self.cursor.register("lines", lines.table)
-        self.cursor.execute(_BATCH_TABLE)
-        quick = compile_quick(log_format, frozenset(given))
-        self._read(f"INSERT INTO batch BY NAME {quick}")
-        doubts = self.cursor.execute("SELECT position FROM batch WHERE doubtful").fetchnumpy()
-        if len(doubts["position"]):
-            self.cursor.execute("DELETE FROM batch WHERE doubtful")
-            doubtful = pc.is_in(lines.table["position"], pa.array(doubts["position"]))
-            self.cursor.register("lines", lines.table.filter(doubtful))
-            self._read(f"INSERT INTO batch BY NAME {compile_careful(log_format)}")
-        self.cursor.unregister("lines")
+    def _map(self, lines: LineBatch) -> int:
+        """Reads the lines into `requests`; rows the quick reading doubts are read with care.
 
-    def _read(self, statement: str) -> None:
-        """Runs a reading of a format with the parameters it names."""
+        Returns the number of rows refused; temp table `careful` has them.
+        """
+        log_format = self.stream.log_format
+        quick = compile_quick(log_format, frozenset(self.stream.defaults))
+        inserted = self._read(_insert(quick, self.fresh.batch))
+        if inserted == lines.table.num_rows:
+            return 0
+        self.cursor.execute(
+            f"""CREATE OR REPLACE TEMP TABLE doubtful AS SELECT * FROM lines
+            WHERE position NOT IN (SELECT position FROM {self.fresh.rows})"""
+        )
+        careful = compile_careful(log_format).replace("FROM lines", "FROM doubtful")
+        self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
+        good = "SELECT * EXCLUDE (line_number, reason, excerpt) FROM careful WHERE reason IS NULL"
+        inserted += self._read(_insert(good, self.fresh.batch))
+        return lines.table.num_rows - inserted
+
+    def _read(self, statement: str) -> int:
+        """Runs a reading of a format with the parameters it names; returns the rows changed."""
         parameters = {
             "source": self.stream.source,
             "arrived": self.arrived,
+            "earliest": self.store.earliest,
             "key": self.store.key,
             "hit_threshold_ratio": self.store.settings.hit_threshold_ratio,
             "fingerprint": self.stream.fingerprint,
             **{f"default_{name}": self.stream.defaults.get(name) for name in DEFAULTS},
         }
         named = set(re.findall(r"\$(\w+)", statement))
-        self.cursor.execute(
+        [(changed,)] = self.cursor.execute(
             statement, {name: value for name, value in parameters.items() if name in named}
-        )
+        ).fetchall()
+        return int(changed)
 
-    def _facts(self) -> tuple[Facts, int]:
-        row = self.cursor.execute(f"SELECT {identity.FACTS}, count(reason) FROM batch").fetchone()
-        assert row is not None
-        return Facts(*row[:-1]), row[-1]
-
-    def _tally(self, settled: Settled) -> tuple[BatchResult, int]:
-        """Sums the rows that stay; also the tokens of those too late for the counters."""
-        row = self.cursor.execute(
-            f"SELECT {_TALLY} FROM batch WHERE {_kept(settled)}",
+    def _tally(self, settled: Settled, delta: CounterDelta) -> BatchResult:
+        """Sums the rows that stay; also those too late for the counters."""
+        [row] = self.cursor.execute(
+            f"SELECT {_TALLY} FROM {self.fresh.rows}",
             {"live_seconds": self.store.settings.live_window_seconds},
-        ).fetchone()
-        assert row is not None
-        kept, flagged, self._span, late, late_tokens, *tokens = row
-        self._late = late, late_tokens
-        result = BatchResult(
-            accepted=kept - settled.corrected,
-            duplicate=settled.duplicate,
-            corrected=settled.corrected,
-            conflicting=settled.conflicting,
-        )
-        (
-            result.prompt_tokens,
-            result.eligible_prompt_tokens,
-            result.reported_prompt_tokens,
-            result.cached_tokens,
-        ) = tokens
+        ).fetchall()
+        kept, flagged, self.span, self.late_requests, delta.late_tokens, *tokens = row
+        flags: dict[str, int] = {}
         if flagged:
-            result.flags = dict(
+            flags = dict(
                 self.cursor.execute(
-                    f"""SELECT unnest(flags) AS flag, count(*) FROM batch
-                    WHERE {_kept(settled)} GROUP BY flag"""
+                    f"SELECT unnest(flags) AS flag, count(*) FROM {self.fresh.rows} GROUP BY flag"
                 ).fetchall()
             )
-        return result, late_tokens
-
-    def _insert(self, settled: Settled) -> None:
-        self.store.last_batch += 1
-        columns = ", ".join(REQUEST_COLUMNS)
-        self.cursor.execute(
-            f"""INSERT INTO requests BY NAME
-            SELECT {columns}, $batch::BIGINT AS batch FROM batch WHERE {_kept(settled)}""",
-            {"batch": self.store.last_batch},
+        return BatchResult(
+            kept - settled.corrected,
+            settled.duplicate,
+            settled.corrected,
+            settled.conflicting,
+            {},
+            flags,
+            *tokens,
         )
 
-    def _correct(self, settled: Settled, facts: Facts, delta: CounterDelta) -> None:
-        """Stores a batch that corrects rows: everything is folded, the old sums taken back."""
+    def _correct(self, delta: CounterDelta) -> None:
+        """Folds everything, then takes the sums of corrected rows back."""
         counters, live_seconds = self.store.counters, self.store.settings.live_window_seconds
-        delta.merge(fold.fold(self.cursor, counters, live_seconds))
-        merges = self.stream.log_format.merges_lines
-        identity.supersede(self.cursor, self.stream.source, merges, facts)
-        self._insert(settled)
-        kept = f"(SELECT * FROM batch WHERE {_kept(settled)})"
-        delta.merge(
-            fold.replace_folded(self.cursor, counters, live_seconds, "superseded", kept)
-        )
-        fold.set_folded(self.cursor, self.store.last_batch)
+        delta.merge(fold.fold(self.cursor, counters, live_seconds, "superseded"))
+        identity.supersede(self.cursor)
 
     def _reject(self, bad: list[BadLine], result: BatchResult, delta: CounterDelta) -> None:
         source = self.stream.source
         result.reasons, stored = rejects.keep(
             self.cursor,
             bad,
+            result.conflicting > 0,
             source=source,
             source_format=self.stream.log_format.name,
             fingerprint=self.stream.fingerprint,
@@ -205,7 +203,6 @@ class _Append:
     def _remember(self, lines: LineBatch, result: BatchResult, delta: CounterDelta) -> None:
         """The tally of the batch and how far its file has been read."""
         source, name = self.stream.source, self.stream.log_format.name
-        span = self._span or {"first": None, "last": None}
         self.cursor.execute(
             """INSERT INTO ingest_batches VALUES (date_trunc('hour', $arrived::TIMESTAMP),
                 $source, $name, $accepted, $duplicate, $corrected, $conflicting, $rejected,
@@ -219,10 +216,10 @@ class _Append:
                 "corrected": result.corrected,
                 "conflicting": result.conflicting,
                 "rejected": result.rejected,
-                "late": self._late[0],
-                "late_tokens": self._late[1],
-                "first": span["first"],
-                "last": span["last"],
+                "late": self.late_requests,
+                "late_tokens": delta.late_tokens,
+                "first": self.span["first"],
+                "last": self.span["last"],
                 "flags": result.flags,
             },
         )
@@ -243,11 +240,6 @@ class _Append:
             )
 
 
-_BATCH_TABLE = """CREATE OR REPLACE TEMP TABLE batch AS
-SELECT 0::BIGINT AS position, 0::BIGINT AS line_number, false AS doubtful,
-    ''::VARCHAR AS reason, ''::VARCHAR AS excerpt, * EXCLUDE (batch)
-FROM requests LIMIT 0"""
-
 _REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
 _LATE = f"NOT ({live.LIVE})"
 _TALLY = f"""
@@ -260,9 +252,5 @@ _TALLY = f"""
     coalesce(sum(cached_tokens) FILTER ({_REPORTED}), 0)::BIGINT"""
 
 
-def _kept(settled: Settled) -> str:
-    """SQL condition on rows of `batch` that reach the store (corrections among them)."""
-    if not settled.exceptions:
-        return "reason IS NULL"
-    dropped = "SELECT position FROM settled WHERE verdict <> 'corrected'"
-    return f"reason IS NULL AND position NOT IN ({dropped})"
+def _insert(select: str, batch: int) -> str:
+    return f"INSERT INTO requests BY NAME SELECT *, {batch}::BIGINT AS batch FROM ({select})"

@@ -188,9 +188,7 @@ class CounterDelta:
         """Leaves only what corrected rows add to their earlier selves; never a fall."""
         for series, values in old.requests.items():
             new = self.requests.get(series, (0,) * len(values))
-            self.requests[series] = tuple(
-                max(0, a - b) for a, b in zip(new, values, strict=True)
-            )
+            self.requests[series] = tuple(max(0, a - b) for a, b in zip(new, values, strict=True))
         self.ttft = {key: row for key, row in self.ttft.items() if key not in old.ttft}
 
     def add_ttft(

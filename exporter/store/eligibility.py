@@ -24,12 +24,12 @@ _OFF = f"""
         WHERE s.caching_enabled IS DISTINCT FROM false AND {_COVERS})"""
 
 
-def mark_batch(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Marks rows of `batch`, before they are stored, by what pages already told."""
+def mark_fresh(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
+    """Marks the rows of a batch, before they are folded, by what pages already told."""
     if _any_off(cursor):
         cursor.execute(
-            "UPDATE batch SET ineligible_reason = 'caching_off' WHERE position IN"
-            f" (SELECT position FROM batch r WHERE {_OFF})"
+            "UPDATE requests SET ineligible_reason = 'caching_off' WHERE rowid IN"
+            f" (SELECT rowid FROM requests r WHERE batch = {batch} AND {_OFF})"
         )
 
 
@@ -54,7 +54,5 @@ def mark_stored(cursor: duckdb.DuckDBPyConnection, first_ts: object, last_ts: ob
 
 def _any_off(cursor: duckdb.DuckDBPyConnection) -> bool:
     return bool(
-        cursor.execute(
-            "SELECT 1 FROM engine_samples WHERE NOT caching_enabled LIMIT 1"
-        ).fetchone()
+        cursor.execute("SELECT 1 FROM engine_samples WHERE NOT caching_enabled LIMIT 1").fetchall()
     )

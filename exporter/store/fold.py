@@ -13,44 +13,32 @@ from exporter.store.counters import OTHER, CounterDelta, LabelBounds, LiveCounte
 
 
 def fold(
-    cursor: duckdb.DuckDBPyConnection, counters: LiveCounters, live_seconds: float
+    cursor: duckdb.DuckDBPyConnection,
+    counters: LiveCounters,
+    live_seconds: float,
+    superseded: str | None = None,
 ) -> CounterDelta:
-    """Folds every pending row. The delta is to be applied after the commit."""
-    watermark = folded_batch(cursor)
-    last = last_batch(cursor)
-    pending = f"(SELECT * FROM requests WHERE batch > {watermark})"
+    """Folds every pending row. The delta is to be applied after the commit.
+
+    `superseded` is a relation of stored rows that pending rows correct: what of it is folded
+    is taken back, and counters rise by the difference only.
+    """
+    pending = f"(SELECT * FROM requests WHERE batch > {folded_batch(cursor)})"
     tenant = _folded_tenant(cursor, counters.bounds, pending)
+    parameters: dict[str, object] = {"live_seconds": live_seconds}
     rollup.add(cursor, pending, tenant=tenant)
-    delta = live.collect(cursor, counters, pending, {"live_seconds": live_seconds})
+    delta = live.collect(cursor, counters, pending, parameters)
+    if superseded:
+        rollup.add(cursor, superseded, sign=-1, tenant=tenant)
+        delta.subtract(live.collect(cursor, counters, superseded, parameters))
     live.persist(cursor, delta)
-    set_folded(cursor, last)
+    set_folded(cursor, last_batch(cursor))
     return delta
 
 
 def set_folded(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
     cursor.execute("DELETE FROM folded")
     cursor.execute("INSERT INTO folded VALUES ($batch)", {"batch": batch})
-
-
-def replace_folded(
-    cursor: duckdb.DuckDBPyConnection,
-    counters: LiveCounters,
-    live_seconds: float,
-    old: str,
-    new: str,
-) -> CounterDelta:
-    """Takes the sums of relation `old` back and adds those of `new`, both already folded.
-
-    Counters rise by what `new` has more; they never fall.
-    """
-    tenant = _folded_tenant(cursor, counters.bounds, new)
-    rollup.add(cursor, old, sign=-1, tenant=tenant)
-    rollup.add(cursor, new, tenant=tenant)
-    parameters: dict[str, object] = {"live_seconds": live_seconds}
-    delta = live.collect(cursor, counters, new, parameters)
-    delta.subtract(live.collect(cursor, counters, old, parameters))
-    live.persist(cursor, delta)
-    return delta
 
 
 def folded_batch(cursor: duckdb.DuckDBPyConnection) -> int:
@@ -65,9 +53,7 @@ def last_batch(cursor: duckdb.DuckDBPyConnection) -> int:
     return int(row[0]) if row else 0
 
 
-def _folded_tenant(
-    cursor: duckdb.DuckDBPyConnection, bounds: LabelBounds, relation: str
-) -> str:
+def _folded_tenant(cursor: duckdb.DuckDBPyConnection, bounds: LabelBounds, relation: str) -> str:
     """SQL of the tenant a roll-up keeps; plain while no tenant had to be folded."""
     tenants = cursor.execute(
         f"SELECT DISTINCT tenant FROM {relation} WHERE tenant IS NOT NULL"

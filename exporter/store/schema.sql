@@ -23,7 +23,8 @@ CREATE TABLE IF NOT EXISTS requests (
     ineligible_reason VARCHAR, prompt_basis VARCHAR NOT NULL,
     block_size INTEGER, block_hashes UBIGINT[], hash_scope VARCHAR, hash_key_id VARCHAR,
     flags VARCHAR[],
-    batch BIGINT NOT NULL  -- number of the transaction that brought it
+    batch BIGINT NOT NULL,  -- number of the batch of lines that brought it
+    position BIGINT NOT NULL  -- byte offset of its line in that input
 );
 -- Rows up to this batch are in the roll-ups and the live counters; one row. Later rows are added
 -- by the next fold, at the latest when the store is opened.

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 
@@ -73,6 +74,7 @@ class Store:
         self.counters = LiveCounters(bounds, settings.max_series)
         live.restore(self.cursor(), self.counters)
         self.last_batch = fold.last_batch(self.cursor())
+        self.earliest = earliest(self.cursor())
         self._pending_rows = self.last_batch - fold.folded_batch(self.cursor())
         self._folded_at = 0.0
         self.fold()
@@ -211,3 +213,10 @@ def _key(directory: Path) -> str:
         with os.fdopen(descriptor, "w") as file:
             file.write(key + "\n")
         return key
+
+
+def earliest(cursor: duckdb.DuckDBPyConnection) -> datetime | None:
+    """Rows before this hour are refused: retention removed the rows that would tell whether
+    they are new. None while nothing was removed."""
+    row = cursor.execute("SELECT max(hour) FROM hot_since").fetchone()
+    return row[0] if row else None

@@ -14,7 +14,7 @@ a test holds the two to the same answers.
     columns   the columns of `requests`, in order
 
 Each step selects from `<input>`, the step before it. Parameters (all bound): source, arrived,
-key (secret for keyed hashes), hit_threshold_ratio, fingerprint (of the file; NULL over HTTP)
+earliest (rows before it are refused), key (secret for keyed hashes), hit_threshold_ratio, fingerprint (of the file; NULL over HTTP)
 and one `default_*` per field of `DEFAULTS`.
 """
 
@@ -38,7 +38,7 @@ SQL_TYPES: dict[Kind, str] = {
     "bool": "BOOLEAN",
     "time": "VARCHAR",
     "status": "VARCHAR",
-    "tokens": "BIGINT",
+    "tokens": "DOUBLE",
     "seconds": "DOUBLE",
     "milliseconds": "DOUBLE",
     "hashes": "UBIGINT[]",
@@ -74,6 +74,10 @@ TIERS_KNOWN = f"coalesce({', '.join(f'cached_{tier}' for tier in TIERS)}) IS NOT
 # Text longer than this is cut: labels and ids are short, and a hostile one must stay so.
 TEXT_LIMIT = 256
 _EXCERPT_LIMIT = 120
+# Only the ASCII punctuation of a rejected line is shown: the rest may be a prompt.
+_UNREADABLE = "[^ !-/:-@\\[-`{-~]"
+# Above it, doubles no longer hold every whole number.
+LARGEST_COUNT = "9e15"
 # No request takes so long; anything above is no number of seconds.
 LONGEST_SECONDS = "1e9"
 # A time before 2010 or more than a day ahead of its arrival is a unit read wrongly.
@@ -158,9 +162,7 @@ def request_columns(log_format: LogFormat) -> list[str]:
 
 def _names(log_format: LogFormat) -> list[str]:
     """Every field the steps carry for this format."""
-    return list(
-        dict.fromkeys([*_NEEDED, *DEFAULTS, *(entry.name for entry in log_format.fields)])
-    )
+    return list(dict.fromkeys([*_NEEDED, *DEFAULTS, *(entry.name for entry in log_format.fields)]))
 
 
 def parsed(log_format: LogFormat, numbers: str | None = None) -> str:
@@ -194,7 +196,7 @@ def _found(log_format: LogFormat, fields: dict[str, Field]) -> str:
         elif name in fields:
             value = first_value(fields[name], sum_as="DOUBLE")
         else:
-            value = f"NULL::{SQL_TYPES[KINDS.get(name, 'text')]}"
+            value = f"NULL::{'BIGINT' if KINDS.get(name) == 'tokens' else SQL_TYPES[KINDS.get(name, 'text')]}"
         columns.append(f"{value} AS {name}")
     return f"""SELECT position, line_number, line, body IS NULL AS unparsed, {", ".join(columns)}
         FROM <input>"""
@@ -224,28 +226,32 @@ def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
     )
     return f"""SELECT position, line_number, line, unparsed, ts AS stated_ts, {columns},
         nullif(list_filter([{names}], lambda name: name IS NOT NULL), []) AS unusable
-        FROM (SELECT *, {TS_NUMBER.format(ts='ts')} AS ts_number FROM <input>)"""
+        FROM (SELECT *, {TS_NUMBER.format(ts="ts")} AS ts_number FROM <input>)"""
 
 
 def _clean(name: str, entry: Field | None) -> str:
-    if entry is None:
-        value = f"{name}::BIGINT" if KINDS.get(name) == "tokens" else name
-    elif entry.kind in NUMBER_KINDS:
+    kind = KINDS.get(name, "text")
+    if entry and entry.kind in NUMBER_KINDS:
         value = _number(entry)
-    elif entry.kind == "text":
+    elif kind in ("time", "status"):
+        value = {"time": TIME, "status": STATUS}[kind]
+    elif entry and kind == "text":
         # An object or list is no label, and may hold what must not be kept.
-        value = f"""nullif(CASE WHEN {name}[1] NOT IN ('{{', '[') THEN
-            left({name}, {TEXT_LIMIT}) END, '')"""
+        paths = ", ".join(f"'$.{path}'" for path in entry.paths)
+        label = f"list_has_any(json_type(line, [{paths}]), ['VARCHAR', 'BIGINT', 'UBIGINT'])"
+        value = f"""CASE WHEN {name}[1] NOT IN ('{{', '[') OR {label}
+            THEN nullif(left({name}, {TEXT_LIMIT}), '') END"""
     else:
-        value = {"time": TIME, "status": STATUS}.get(entry.kind, name)
+        value = name
     return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
 
 
 def _number(entry: Field) -> str:
-    """The number if it can be used: finite, not negative. A fractional count is rounded."""
+    """The number if it can be used: finite, not negative, and whole where it is a count."""
     number = f"TRY_CAST({entry.name} AS DOUBLE)"
     if entry.kind == "tokens":
-        return f"CASE WHEN {number} >= 0 AND {number} < 9e15 THEN {number}::BIGINT END"
+        whole = f"{number} >= 0 AND {number} < {LARGEST_COUNT} AND {number} = floor({number})"
+        return f"CASE WHEN {whole} THEN {number}::BIGINT END"
     scale = " / 1000" if entry.kind == "milliseconds" else ""
     return f"CASE WHEN {number} >= 0 AND {number} < {LONGEST_SECONDS} THEN {number}{scale} END"
 
@@ -306,6 +312,7 @@ _FLAGS = {
     "zero_prompt": "stated_prompt = 0 AND prompt_tokens IS NULL",
     "tiers_disagree": f"{TIERS_KNOWN} AND {TIERS_SUM} <> cached_sum",
     "ttft_not_streamed": "ttft_seconds IS NOT NULL AND NOT stream",
+    "ttft_zero": "ttft_seconds = 0",
     "ttft_equals_end": "stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds",
 }
 
@@ -332,6 +339,7 @@ def _judged() -> str:
         CASE WHEN unparsed THEN if(json_valid(line), 'not_an_object', 'invalid_json')
             WHEN stated_ts IS NOT NULL AND ts IS NULL THEN 'unreadable_time'
             WHEN ts < {EARLIEST} OR ts > $arrived + INTERVAL 1 DAY THEN 'implausible_time'
+            WHEN ts < $earliest::TIMESTAMP THEN 'before_retention'
             WHEN request_id IS NULL AND stated_ts IS NULL AND stated_prompt IS NULL
                 AND unusable IS NULL THEN CASE
                 WHEN json_type(line) = 'OBJECT' THEN 'no_known_field' ELSE 'not_an_object' END
@@ -344,9 +352,7 @@ def _columns(log_format: LogFormat) -> str:
         f"{COMPUTED[name]} AS {name}" if name in COMPUTED else name
         for name in request_columns(log_format)
     )
-    masked = f"left(line, {_EXCERPT_LIMIT})"
-    for letters, mask in (("\\p{L}", "a"), ("\\p{N}", "0")):
-        masked = f"regexp_replace({masked}, '{letters}', '{mask}', 'g')"
+    masked = f"regexp_replace(left(line, {_EXCERPT_LIMIT}), '{_UNREADABLE}', 'x', 'g')"
     return f"""SELECT position, line_number, reason,
         CASE WHEN reason IS NOT NULL THEN {masked} END AS excerpt,
         '{log_format.name}' AS source_format, {columns} FROM <input>"""

@@ -21,9 +21,7 @@ FORMAT = LogFormat(
     title="OpenAI-style usage (chat, completions, responses)",
     versions="openai 3.57, vLLM 0.33, SGLang 0.5.23",
     basis="assumed",
-    signature=(
-        ("usage.prompt_tokens", "usage.input_tokens", "response.usage.input_tokens"),
-    ),
+    signature=(("usage.prompt_tokens", "usage.input_tokens", "response.usage.input_tokens"),),
     fields=(
         time("ts", "created", "created_at", "response.created_at"),
         text("request_id", "id", "response.id"),
@@ -57,9 +55,7 @@ FORMAT = LogFormat(
         ),
         tokens("total_tokens", "usage.total_tokens", "response.usage.total_tokens"),
         tokens("choices", "n"),
-        milliseconds(
-            "ttft_seconds", "metrics.queue_time_ms + metrics.time_to_first_token_ms"
-        ),
+        milliseconds("ttft_seconds", "metrics.queue_time_ms + metrics.time_to_first_token_ms"),
         milliseconds("queue_seconds", "metrics.queue_time_ms"),
         milliseconds("prefill_seconds", "metrics.time_to_first_token_ms"),
         flag("stream", "stream"),

@@ -10,6 +10,7 @@ from exporter.sources.formats.compile import (
     COMPUTED,
     EARLIEST,
     KINDS,
+    LARGEST_COUNT,
     LONGEST_SECONDS,
     SQL_TYPES,
     STATUS,
@@ -28,6 +29,7 @@ from exporter.sources.formats.mapping import Field, LogFormat
 # JSON types that are no token count, or no number of seconds; BIGINT is a negative number.
 _NO_COUNT = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT', 'DOUBLE']"
 _NO_SECONDS = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT']"
+_FIRST = f"coalesce($earliest::TIMESTAMP, {EARLIEST})"
 _RELIED_ON = (
     "prompt_tokens", "cached_tokens", "output_tokens",
     "ttft_seconds", "queue_seconds", "prefill_seconds", "e2e_seconds",
@@ -47,8 +49,8 @@ _NEEDED = (
 def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozenset()) -> str:
     """One SELECT over `lines(position, line_number, line)`; see `compile_careful`.
 
-    It has a column `doubtful`; what else a doubtful row says means nothing. `given_defaults`
-    are the fields the source states a default for.
+    Rows that need judgement are left out. `given_defaults` are the fields the source states a
+    default for. Result: position and the columns of `requests` the format can fill.
     """
     fields = fields_of(log_format)
     source = f"({parsed(log_format)})".replace("<input>", "lines")
@@ -59,8 +61,14 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
         for name in request_columns(log_format)
         if name in carried
     )
-    return f"""SELECT position, line_number, {_doubtful(log_format, fields)} AS doubtful,
-        '{log_format.name}' AS source_format, {columns} FROM ({found})"""
+    counted = ", ".join(
+        f"TRY_CAST({name} AS BIGINT) AS {name}"
+        for name in _names(log_format)
+        if KINDS.get(name) == "tokens"
+    )
+    return f"""SELECT position, '{log_format.name}' AS source_format, {columns}
+        FROM (SELECT * REPLACE ({counted}) FROM ({found})
+            WHERE NOT ({_doubtful(log_format, fields)}))"""
 
 
 def _names(log_format: LogFormat) -> list[str]:
@@ -100,6 +108,8 @@ def _column(name: str, log_format: LogFormat) -> str:
         "ts": TIME,
         "attempt": "greatest(coalesce(attempt, 1), 1)",
         "status": STATUS,
+        "ttft_point": """CASE WHEN ttft_seconds IS NOT NULL AND stream IS DISTINCT FROM false
+            THEN ttft_point END""",
         "ttft_seconds": "CASE WHEN stream IS DISTINCT FROM false THEN ttft_seconds END",
         "flags": """CASE WHEN ttft_seconds IS NOT NULL AND NOT stream
             THEN ['ttft_not_streamed'] END""",
@@ -118,11 +128,12 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     texts = [entry.name for entry in fields.values() if entry.kind == "text"]
     labels = f"concat({', '.join(texts)})"
     rules = [
-        f"coalesce({TIME} NOT BETWEEN {EARLIEST} AND $arrived + INTERVAL 1 DAY, true)",
+        f"coalesce({TIME} NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
-        _outside([entry.name for entry in counts], "9e15"),
+        _outside([entry.name for entry in counts], LARGEST_COUNT),
+        *(f"{e.name} <> floor({e.name})" for e in counts if e.name in _RELIED_ON),
         _wrong_types(counts, spans),
         f"greatest({', '.join(f'strlen({name})' for name in texts)}) > {TEXT_LIMIT}",
         f"contains({labels}, '{{') OR contains({labels}, '[')",
