@@ -117,6 +117,25 @@ def test_a_token_is_asked_for_and_taken_from_the_environment(
         assert cli("ingest", log_file(tmp_path), "--store", tmp_path / "store").status == 0
 
 
+def test_a_followed_log_reaches_the_answers(cli: Cli, tmp_path: Path) -> None:
+    log = log_file(tmp_path, 2)
+    logs = json.dumps([{"source": "gateway", "path": str(log)}])
+    with serving(tmp_path / "store", PREFIXSCOPE_LOGS=logs) as (url, _):
+        wait_for(cli, url, requests_expected=2)
+        with log.open("a") as file:
+            file.write('{"ts": "2026-03-02T12:00:09Z", "prompt_tokens": 9, "cached_tokens": 1}\n')
+        wait_for(cli, url, requests_expected=3)
+
+
+def wait_for(cli: Cli, url: str, requests_expected: int) -> None:
+    for _ in range(100):
+        done = cli("query", "hit_ratio", "--url", url, "--output", "json")
+        if json.loads(done.out)[0]["requests"] == requests_expected:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{requests_expected} rows never came")
+
+
 def test_an_address_in_use_is_1_and_says_what_to_change(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
