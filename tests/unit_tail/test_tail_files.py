@@ -68,6 +68,16 @@ def test_cut_and_grown_beyond_the_offset_between_two_polls(
     assert ids(store) == ["n0", "n1", "n2", "n3", "n4", "r1"]
 
 
+def test_cut_and_grown_to_the_same_size(store: Store, logs: Path, follow: Follow) -> None:
+    path, tailer = logs / "app.log", follow()
+    append_to(path, row("r1"), row("r2"))
+    tailer.poll_once()
+    path.write_bytes(row("n1") + row("n2"))
+    os.utime(path, (0, 0))  # the clock of the file system may be too coarse to tell
+    tailer.poll_once()
+    assert ids(store) == ["n1", "n2", "r1", "r2"]
+
+
 def test_offset_inside_a_line_is_not_trusted(store: Store, logs: Path, follow: Follow) -> None:
     """Same first line, longer than before, but no line ends where the old file ended."""
     path, tailer = logs / "app.log", follow()
