@@ -28,9 +28,18 @@ def style(figure: go.Figure, height: int, *, keep: str) -> go.Figure:
 
 
 def time_axis(figure: go.Figure, since: object, until: object) -> None:
-    """Show the whole asked window, in UTC, even where data covers only part of it."""
+    """Show the whole asked window, in UTC, even where data covers only part of it.
+
+    The range is left to Plotly within these bounds: a range given outright would change with
+    every refresh and take the reader's zoom away.
+    """
+    ends = {"minallowed": since, "maxallowed": until, "include": [since, until]}
     figure.update_xaxes(
-        type="date", range=[since, until], hoverformat=TIME_HOVER, tickformatstops=_TIME_TICKS
+        type="date",
+        autorange=True,
+        autorangeoptions=ends,
+        hoverformat=TIME_HOVER,
+        tickformatstops=_TIME_TICKS,
     )
 
 

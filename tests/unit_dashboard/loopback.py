@@ -74,7 +74,7 @@ class Exporter:
 _FILLED: dict[str, dict[str, object]] = {
     "requests": {
         "source": "log", "source_format": "test", "attempt": 1, "status": "ok",
-        "outcome": "unknown", "prompt_basis": "inclusive", "batch": 1,
+        "outcome": "unknown", "prompt_basis": "inclusive", "batch": 1, "position": 1,
     },
     "engine_samples": {
         "engine": "vllm", "role": "unified", "reset": False, "gap": False, "model": "m",

@@ -346,11 +346,10 @@ def test_t76_old_answers_leave_the_cache(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_t76_charts_get_aggregated_points(exporter: Exporter, open_page: Open) -> None:
+    exporter.request(0, 1000, 500, ttft_point="client")
     exporter.connection.execute(
-        "INSERT INTO requests (ts, arrived, source, source_format, attempt, status, outcome, "
-        "prompt_basis, batch, prompt_tokens, cached_tokens, ttft_seconds, ttft_point) "
-        "SELECT now()::TIMESTAMP - to_seconds(i), now()::TIMESTAMP, 's', 'f', 1, 'ok', 'partial', "
-        "'inclusive', 1, 1000, 500, 0.1 + i / 1e5, 'client' FROM range(20000) rows(i)"
+        "INSERT INTO requests SELECT * EXCLUDE (i) REPLACE (ts - to_seconds(i) AS ts, "
+        "0.1 + i / 1e5 AS ttft_seconds) FROM requests, range(20000) rows(i)"
     )
     for page in ("now", "latency"):
         traces = [trace for figure in figures(open_page(page)) for trace in figure["data"]]
