@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from exporter.records import EngineSample
+from exporter.store import eligibility
 
 _TIME = pa.timestamp("us")
 _INTEGER_32 = {"block_size"}
@@ -76,6 +77,7 @@ _TARGET_TYPES: dict[str, pa.DataType] = {
 def append_samples(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) -> None:
     """Append samples inside the caller's transaction. No samples: nothing happens.
 
+    Requests that the new samples show to be ineligible are marked in the same transaction.
     Reading a page twice is ruled out before this: the state of its target, written in the
     same transaction, knows how far it was read.
     """
@@ -92,6 +94,11 @@ def append_samples(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSa
         cursor.execute("INSERT INTO engine_samples BY NAME SELECT * FROM sample_batch")
     finally:
         cursor.unregister("sample_batch")
+    off = [sample for sample in samples if sample.caching_enabled is False]
+    if off:
+        first = min(sample.since or sample.ts for sample in off)
+        last = max(sample.ts for sample in off)
+        eligibility.mark_stored(cursor, _naive(first), _naive(last))
 
 
 def upsert_targets(cursor: duckdb.DuckDBPyConnection, rows: Iterable[TargetRow]) -> None:
