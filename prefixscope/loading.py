@@ -4,12 +4,15 @@ Both ways run the exporter's one path in. A file sent to an exporter travels as 
 so that its rows are known again by their place in it whichever way it was loaded before.
 """
 
+import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
+
+from typing_extensions import Buffer
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.intake import IngestSummary, Intake, open_input
@@ -84,21 +87,39 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-class Counting:
-    """A binary file that tells how much was read; only what the loaders need of a file."""
+class Counting(io.RawIOBase):
+    """A binary file that tells how far it was read; bytes read again are not told again."""
 
     def __init__(self, file: BinaryIO, advance: Advance) -> None:
         self._file = file
         self._advance = advance
+        self._position = self._told = 0
 
-    def read(self, size: int = -1) -> bytes:
-        """Read, and say how much that was."""
-        data = self._file.read(size)
-        self._advance(len(data))
-        return data
+    def readable(self) -> bool:
+        """Always."""
+        return True
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Chunks to the end, as they are sent over HTTP."""
+    def readinto(self, buffer: Buffer) -> int:
+        """Read, and say how much further that was."""
+        data = self._file.read(memoryview(buffer).nbytes)
+        memoryview(buffer).cast("B")[: len(data)] = data
+        self._position += len(data)
+        if self._position > self._told:
+            self._advance(self._position - self._told)
+            self._told = self._position
+        return len(data)
+
+    def seekable(self) -> bool:
+        """As the file is: standard input is not."""
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go on from elsewhere; the way there was told already."""
+        self._position = self._file.seek(offset, whence)
+        return self._position
+
+    def chunks(self) -> Iterator[bytes]:
+        """Everything in pieces, as it is sent over HTTP."""
         while chunk := self.read(_CHUNK_BYTES):
             yield chunk
 
@@ -108,7 +129,7 @@ def _load_log(
 ) -> IngestSummary:
     if isinstance(target, OpenStore):
         return Intake(target.store).ingest(
-            open_input(file),  # type: ignore[arg-type]  # it reads and does no more
+            open_input(cast(BinaryIO, file)),
             source=source,
             format=log_format,
             origin="file",
@@ -127,7 +148,7 @@ def _send_log(
             "/v1/requests",
             params={"source": source, "format": log_format, "input": "file"},
             headers={"Content-Type": "application/octet-stream"},
-            data=iter(file),
+            data=file.chunks(),
         )
     except PrefixscopeError as error:
         raise type(error)(f"{name}: {error}") from error
