@@ -59,7 +59,7 @@ class Followed:
     def open(self) -> BinaryIO:
         """The handle, opened where it is not. Never waits (as a named pipe would make it).
 
-        Unbuffered: a buffer would answer with lines that have been cut away since. Raises
+        Unbuffered: a buffer could answer with lines that have been cut away since. Raises
         FileNotFoundError where the path has become another file meanwhile.
         """
         if self.stream is None:

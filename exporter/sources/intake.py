@@ -181,6 +181,9 @@ class _Rejoined(io.RawIOBase):
 def _peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
     """The first bytes, and a stream that still has them."""
     head = stream.read(size)
+    if stream.seekable():
+        stream.seek(-len(head), io.SEEK_CUR)
+        return head, stream
     return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream), _BUFFER_BYTES))
 
 

@@ -76,11 +76,11 @@ class LineReader:
     def __iter__(self) -> Iterator[LineBatch]:
         pending = b""
         while block := self._stream.read(self._batch_bytes):
-            data = pending + block
-            end = data.rfind(b"\n") + 1
+            end = block.rfind(b"\n") + 1
             if end:
-                yield self._batch(data[:end])
-            pending = data[end:]
+                yield self._batch(pending + block[:end])
+                pending = b""
+            pending += block[end:]
             if len(pending) > self._line_limit_bytes:
                 pending = self._skip_line(len(pending))
         if self._take_tail and pending:

@@ -92,6 +92,11 @@ class LabelBounds:
                 self.folded[label].add(value)
         return taken
 
+    def choose(self, label: str, values: Iterable[str]) -> None:
+        """Replaces the values of a label. Who is demoted counts in 'other' from now on."""
+        self.values[label] = set(values)
+        self.folded[label] -= self.values[label]
+
     def fold(self, label: str, value: str) -> str:
         return value if value == "" or value in self.values[label] else OTHER
 

@@ -68,26 +68,27 @@ def add(
 
 
 def _delta(rollup: Rollup, relation: str, where: str, sign: int, tenant: str) -> str:
-    keys = ", ".join(tenant if name == "tenant" else name for name in rollup.dimensions)
-    counts = ", ".join(f"{sign} * ({value})" for value in _COUNTS.values())
+    """Groups by outcome and TTFT bucket first: that is far cheaper than DuckDB's histograms."""
+    keys = ", ".join(
+        f"{tenant if name == 'tenant' else name} AS {name}" for name in rollup.dimensions
+    )
+    counts = ", ".join(f"{value} AS {name}" for name, value in _COUNTS.items())
+    sums = ", ".join(f"{sign} * sum({name})" for name in _COUNTS)
+    entry = f"{{'key': bucket, 'value': {sign} * ttft_requests}}"
     histograms = ", ".join(
-        _signed(f"histogram({TTFT_BUCKET}) FILTER (outcome = '{outcome}'"
-                " AND ttft_seconds IS NOT NULL)", sign)
+        f"map_from_entries(list({entry}) FILTER (outcome = '{outcome}' AND bucket IS NOT NULL))"
         for outcome in OUTCOMES
-    )  # fmt: skip
+    )
     return f"""
     INSERT INTO {rollup.table} BY POSITION
-    SELECT date_trunc('{rollup.unit}', ts), {keys}, {counts}, {histograms}
-    FROM {relation}
-    WHERE ({where}) AND replica_role IS DISTINCT FROM 'decode'
+    SELECT {", ".join(rollup.key)}, {sums}, {histograms}
+    FROM (
+        SELECT date_trunc('{rollup.unit}', ts) AS {rollup.unit}, {keys}, outcome,
+            {TTFT_BUCKET} AS bucket, count(*) AS ttft_requests, {counts}
+        FROM {relation}
+        WHERE ({where}) AND replica_role IS DISTINCT FROM 'decode'
+        GROUP BY ALL)
     GROUP BY ALL"""
-
-
-def _signed(histogram: str, sign: int) -> str:
-    if sign > 0:
-        return histogram
-    entry = "{'key': entry.key, 'value': -entry.value}"
-    return f"map_from_entries(list_transform(map_entries({histogram}), lambda entry: {entry}))"
 
 
 def compact(cursor: duckdb.DuckDBPyConnection) -> None:

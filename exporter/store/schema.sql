@@ -122,6 +122,14 @@ CREATE TABLE IF NOT EXISTS rejects (
     excerpt VARCHAR
 );
 
+-- How many rejects were forgotten with age, so that their totals never fall.
+CREATE TABLE IF NOT EXISTS rejects_before (
+    source VARCHAR, reason VARCHAR, rejects BIGINT NOT NULL, PRIMARY KEY (source, reason)
+);
+CREATE OR REPLACE VIEW reject_totals AS
+SELECT source, reason, count(*) AS rejects FROM rejects GROUP BY ALL
+UNION ALL FROM rejects_before;
+
 -- Counters for Prometheus, live rows only; additive deltas. They survive retention.
 CREATE TABLE IF NOT EXISTS live_counters (
     model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR,

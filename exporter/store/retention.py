@@ -1,0 +1,112 @@
+"""Keeping a store small: merging what was appended, forgetting what is old.
+
+Requests stay row by row for `hot_days`, whole hours by event time; before that the roll-ups
+speak, for `rollup_days`. Whatever is forgotten, counters keep their totals. DuckDB reuses freed
+room but seldom cuts the file, so its size levels off at the most that was kept at a time.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+
+from exporter.store import live, rollup
+from exporter.store.labels import choose_labels
+from exporter.store.store import Store
+
+# Tables whose rows go after `rollup_days`, and the time they go by.
+_AGED = (
+    ("minute_rollup", "minute"),
+    ("hour_rollup", "hour"),
+    ("engine_samples", "ts"),
+    ("offsets", "updated"),
+)
+_TALLIED = (
+    "accepted", "duplicate", "corrected", "conflicting", "rejected", "late_requests", "late_tokens",
+)  # fmt: skip
+
+
+def run_maintenance(store: Store, now: datetime) -> None:
+    """Everything a store needs now and then, in order. Right at any time and as often as
+    wanted; meant for every hour or so."""
+    compact(store)
+    retain(store, now)
+    choose_labels(store, now)
+
+
+def compact(store: Store) -> None:
+    """Merges additive rows that share a key. Changes no sum.
+
+    Each step is a transaction of its own, so that rows on their way in wait for one only.
+    """
+    store.fold()
+    for merge in (rollup.compact, live.compact, _compact_tallies):
+        with store.write() as cursor:
+            merge(cursor)
+
+
+def retain(store: Store, now: datetime) -> None:
+    """Forgets what is older than the settings say, and makes its room free for reuse."""
+    hot = _whole_hour(now - timedelta(days=store.settings.hot_days))
+    kept = _whole_hour(now - timedelta(days=store.settings.rollup_days))
+    store.fold()
+    with store.write() as cursor:
+        _forget_requests(cursor, hot)
+        _forget_rejects(cursor, hot)
+    with store.write() as cursor:
+        for table, moment in _AGED:
+            cursor.execute(f"DELETE FROM {table} WHERE {moment} < $kept", {"kept": kept})
+        # What is older counts in the oldest hour: the counters' totals are read from here.
+        cursor.execute("UPDATE ingest_batches SET hour = $kept WHERE hour < $kept", {"kept": kept})
+    # Alone in its transaction, where nobody can be writing.
+    with store.write() as cursor:
+        cursor.execute("CHECKPOINT")
+
+
+def _whole_hour(moment: datetime) -> datetime:
+    """The start of the hour, in UTC without a zone, as the columns keep time."""
+    utc = moment.astimezone(UTC).replace(tzinfo=None)
+    return utc.replace(minute=0, second=0, microsecond=0)
+
+
+def _forget_requests(cursor: duckdb.DuckDBPyConnection, hot: datetime) -> None:
+    """Forgets rows that the roll-ups have; one that was not folded yet goes the next time.
+
+    `hot_since` moves only where rows went, and never back: a store that has forgotten nothing
+    still takes old rows, because it can tell whether it has them.
+    """
+    gone = cursor.execute(
+        "DELETE FROM requests WHERE ts < $hot"
+        " AND batch <= (SELECT coalesce(max(batch), 0) FROM folded)",
+        {"hot": hot},
+    ).fetchone()
+    if not gone or not gone[0]:
+        return
+    since = cursor.execute("SELECT max(hour) FROM hot_since").fetchone()
+    if since is None or since[0] is None or since[0] < hot:
+        cursor.execute("DELETE FROM hot_since")
+        cursor.execute("INSERT INTO hot_since VALUES ($hot)", {"hot": hot})
+
+
+def _forget_rejects(cursor: duckdb.DuckDBPyConnection, hot: datetime) -> None:
+    """Places and excerpts go; how many there were stays."""
+    cursor.execute(
+        """INSERT INTO rejects_before
+        SELECT source, reason, count(*) FROM rejects WHERE arrived < $hot GROUP BY ALL
+        ON CONFLICT DO UPDATE SET rejects = rejects + excluded.rejects""",
+        {"hot": hot},
+    )
+    cursor.execute("DELETE FROM rejects WHERE arrived < $hot", {"hot": hot})
+
+
+def _compact_tallies(cursor: duckdb.DuckDBPyConnection) -> None:
+    """One row for each hour, source and format, where every batch left one."""
+    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in _TALLIED)
+    cursor.execute(
+        f"""CREATE OR REPLACE TEMP TABLE merged AS
+        SELECT hour, source, source_format, {sums}, min(first_ts) AS first_ts,
+            max(last_ts) AS last_ts, max(last_arrived) AS last_arrived,
+            sum_entries(flatten(list(map_entries(flags)) FILTER (flags IS NOT NULL))) AS flags
+        FROM ingest_batches GROUP BY ALL"""
+    )
+    cursor.execute("DELETE FROM ingest_batches")
+    cursor.execute("INSERT INTO ingest_batches BY NAME SELECT * FROM merged")
