@@ -194,7 +194,13 @@ class CounterDelta:
         for series, values in old.requests.items():
             new = self.requests.get(series, (0,) * len(values))
             self.requests[series] = tuple(max(0, a - b) for a, b in zip(new, values, strict=True))
-        self.ttft = {key: row for key, row in self.ttft.items() if key not in old.ttft}
+        for key, earlier in old.ttft.items():
+            row = self.ttft.get(key)
+            if row is not None:
+                pairs = zip(row.buckets, earlier.buckets, strict=True)
+                row.buckets = [max(0, a - b) for a, b in pairs]
+                row.seconds = max(0.0, row.seconds - earlier.seconds)
+        self.ttft = {key: row for key, row in self.ttft.items() if any(row.buckets)}
 
     def add_ttft(
         self, model: str, route: str, outcome: str, bucket: int, requests: int, seconds: float
