@@ -136,11 +136,27 @@ class Intake:
 
 
 def _grouped(reader: LineReader, origin: str) -> Iterator[list[LineBatch]]:
-    """Batches for one transaction: a file's are few and large, an HTTP body's one."""
+    """Batches for one transaction: a file's are few and large, an HTTP body's one.
+
+    Where the input turns out damaged, what was read before the damage is handed on first.
+    """
     size = _FILE_BATCHES if origin == "file" else 1
+    group: list[LineBatch] = []
     batches = iter(reader)
-    while group := list(itertools.islice(batches, size)):
-        yield group
+    while True:
+        try:
+            batch = next(batches, None)
+        except _DAMAGED:
+            if group:
+                yield group
+            raise
+        if batch is not None:
+            group.append(batch)
+        if group and (batch is None or len(group) == size):
+            yield group
+            group = []
+        if batch is None:
+            return
 
 
 def choose_format(name: str, head: bytes, input_name: str) -> tuple[LogFormat, str]:

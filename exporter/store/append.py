@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
@@ -115,7 +117,7 @@ class _Append:
             self._correct(delta)
         result = self._tally(settled, delta)
         if lines.bad or settled.conflicting or refused:
-            self._reject(lines.bad, result, delta)
+            self._reject(lines.bad, refused > 0, result, delta)
         self.cursor.unregister("lines")
         self._remember(lines, result, delta)
         return result, delta
@@ -130,12 +132,13 @@ class _Append:
         inserted = self._read(_insert(quick, self.fresh.batch))
         if inserted == lines.table.num_rows:
             return 0
-        self.cursor.execute(
-            f"""CREATE OR REPLACE TEMP TABLE doubtful AS SELECT * FROM lines
-            WHERE position NOT IN (SELECT position FROM {self.fresh.rows})"""
-        )
-        careful = compile_careful(log_format).replace("FROM lines", "FROM doubtful")
+        # In Arrow, not in a temporary table: lines hold prompts and must never reach the disk.
+        known = self.cursor.execute(f"SELECT position FROM {self.fresh.rows}").fetchnumpy()
+        doubted = pc.invert(pc.is_in(lines.table["position"], pa.array(known["position"])))
+        self.cursor.register("doubted_lines", lines.table.filter(doubted))
+        careful = compile_careful(log_format).replace("FROM lines", "FROM doubted_lines")
         self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
+        self.cursor.unregister("doubted_lines")
         good = "SELECT * EXCLUDE (line_number, reason, excerpt) FROM careful WHERE reason IS NULL"
         inserted += self._read(_insert(good, self.fresh.batch))
         return lines.table.num_rows - inserted
@@ -187,12 +190,15 @@ class _Append:
         delta.merge(fold.fold(self.cursor, counters, live_seconds, "superseded"))
         identity.supersede(self.cursor)
 
-    def _reject(self, bad: list[BadLine], result: BatchResult, delta: CounterDelta) -> None:
+    def _reject(
+        self, bad: list[BadLine], unreadable: bool, result: BatchResult, delta: CounterDelta
+    ) -> None:
         source = self.stream.source
         result.reasons, stored = rejects.keep(
             self.cursor,
             bad,
-            result.conflicting > 0,
+            unreadable=unreadable,
+            conflicting=result.conflicting > 0,
             source=source,
             source_format=self.stream.log_format.name,
             fingerprint=self.stream.fingerprint,

@@ -9,7 +9,7 @@ twice or forgotten; opening a store folds what a crash left.
 import duckdb
 
 from exporter.store import live, rollup
-from exporter.store.counters import OTHER, CounterDelta, LabelBounds, LiveCounters
+from exporter.store.counters import CounterDelta, LabelBounds, LiveCounters
 
 
 def fold(
@@ -24,12 +24,12 @@ def fold(
     is taken back, and counters rise by the difference only.
     """
     pending = f"(SELECT * FROM requests WHERE batch > {folded_batch(cursor)})"
-    tenant = _folded_tenant(cursor, counters.bounds, pending)
+    _admit_tenants(cursor, counters.bounds, pending)
     parameters: dict[str, object] = {"live_seconds": live_seconds}
-    rollup.add(cursor, pending, tenant=tenant)
+    rollup.add(cursor, pending)
     delta = live.collect(cursor, counters, pending, parameters)
     if superseded:
-        rollup.add(cursor, superseded, sign=-1, tenant=tenant)
+        rollup.add(cursor, superseded, sign=-1)
         delta.subtract(live.collect(cursor, counters, superseded, parameters))
     live.persist(cursor, delta)
     set_folded(cursor, last_batch(cursor))
@@ -53,13 +53,9 @@ def last_batch(cursor: duckdb.DuckDBPyConnection) -> int:
     return int(row[0]) if row else 0
 
 
-def _folded_tenant(cursor: duckdb.DuckDBPyConnection, bounds: LabelBounds, relation: str) -> str:
-    """SQL of the tenant a roll-up keeps; plain while no tenant had to be folded."""
+def _admit_tenants(cursor: duckdb.DuckDBPyConnection, bounds: LabelBounds, relation: str) -> None:
+    """Lets new tenants in while there is room; the roll-ups fold the others."""
     tenants = cursor.execute(
         f"SELECT DISTINCT tenant FROM {relation} WHERE tenant IS NOT NULL"
     ).fetchall()
     live.admit(cursor, bounds, "tenant", (tenant for (tenant,) in tenants))
-    if not bounds.overflows("tenant"):
-        return "tenant"
-    known = "SELECT value FROM label_values WHERE label = 'tenant'"
-    return f"CASE WHEN tenant IS NULL OR tenant IN ({known}) THEN tenant ELSE '{OTHER}' END"

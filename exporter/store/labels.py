@@ -62,9 +62,7 @@ def _most_used(
     return [value for (value,) in rows]
 
 
-def _keep(
-    cursor: duckdb.DuckDBPyConnection, label: str, chosen: list[str], now: datetime
-) -> None:
+def _keep(cursor: duckdb.DuckDBPyConnection, label: str, chosen: list[str], now: datetime) -> None:
     """Writes the choice; `since` of a value that stays is when it first came in."""
     cursor.execute(
         """DELETE FROM label_values

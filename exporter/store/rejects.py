@@ -23,14 +23,16 @@ _CONFLICT = "an earlier row with this id says otherwise; the earlier row stays"
 def keep(
     cursor: duckdb.DuckDBPyConnection,
     bad: list[BadLine],
-    conflicting: bool,
     *,
+    unreadable: bool,
+    conflicting: bool,
     source: str,
     source_format: str,
     fingerprint: str | None,
     arrived: datetime,
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Stores the rejects of a batch: rows of `careful` with a reason, conflicts, bad lines.
+    """Stores the rejects of a batch: bad lines, `unreadable` rows of temp table `careful`, and
+    `conflicting` ones of `settled`.
 
     Returns rows by reason, all of them and those new to the store: reading a file again adds
     no second reject. Conflicts are kept as rejects too, but their count is not in the first.
@@ -41,17 +43,20 @@ def keep(
     cursor.register("bad_lines", pa.table(arrays, schema=_BAD_SCHEMA))
     cursor.execute(
         """CREATE OR REPLACE TEMP TABLE refused AS
-        SELECT position, line_number, reason, NULL AS detail, excerpt FROM careful
-        WHERE reason IS NOT NULL
-        UNION ALL BY NAME SELECT * FROM bad_lines"""
+        SELECT *, NULL::VARCHAR AS excerpt FROM bad_lines"""
     )
+    cursor.unregister("bad_lines")
+    if unreadable:
+        cursor.execute(
+            """INSERT INTO refused BY NAME
+            SELECT position, line_number, reason, excerpt FROM careful WHERE reason IS NOT NULL"""
+        )
     if conflicting:
         cursor.execute(
             f"""INSERT INTO refused BY NAME
             SELECT position, line_number, 'conflicting' AS reason, '{_CONFLICT}' AS detail
             FROM settled JOIN lines USING (position) WHERE verdict = 'conflicting'"""
         )
-    cursor.unregister("bad_lines")
     stored = cursor.execute(
         """INSERT INTO rejects BY NAME
         SELECT $arrived::TIMESTAMP AS arrived, $source AS source,

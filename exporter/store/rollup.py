@@ -55,22 +55,24 @@ HOUR = Rollup("hour_rollup", "hour", ("model", "route", "template", "tenant", "t
 ROLLUPS = (MINUTE, HOUR)
 
 
+# Tenants beyond the admitted ones are folded.
+_TENANT = """CASE WHEN tenant IS NULL
+    OR tenant IN (SELECT value FROM label_values WHERE label = 'tenant') THEN tenant
+    ELSE 'other' END"""
+
+
 def add(
-    cursor: duckdb.DuckDBPyConnection, relation: str, *, where: str = "true", sign: int = 1,
-    tenant: str = "tenant",
-) -> None:  # fmt: skip
-    """Adds (or with sign -1 takes back) the rows of a relation with the columns of `requests`.
-
-    `tenant` is the SQL that folds tenants beyond the day's most frequent into 'other'.
-    """
+    cursor: duckdb.DuckDBPyConnection, relation: str, *, where: str = "true", sign: int = 1
+) -> None:
+    """Adds (or with sign -1 takes back) the rows of a relation with the columns of `requests`."""
     for rollup in ROLLUPS:
-        cursor.execute(_delta(rollup, relation, where, sign, tenant))
+        cursor.execute(_delta(rollup, relation, where, sign))
 
 
-def _delta(rollup: Rollup, relation: str, where: str, sign: int, tenant: str) -> str:
+def _delta(rollup: Rollup, relation: str, where: str, sign: int) -> str:
     """Groups by outcome and TTFT bucket first: that is far cheaper than DuckDB's histograms."""
     keys = ", ".join(
-        f"{tenant if name == 'tenant' else name} AS {name}" for name in rollup.dimensions
+        f"{_TENANT if name == 'tenant' else name} AS {name}" for name in rollup.dimensions
     )
     counts = ", ".join(f"{value} AS {name}" for name, value in _COUNTS.items())
     sums = ", ".join(f"{sign} * sum({name})" for name in _COUNTS)

@@ -115,6 +115,12 @@ class Store:
             cursor.execute("BEGIN")
             try:
                 yield cursor
+            except duckdb.OutOfMemoryException as error:
+                cursor.execute("ROLLBACK")
+                raise PrefixscopeError(
+                    f"the store's memory limit ({self.settings.memory_limit}) is too small for "
+                    f"this batch; raise store.memory_limit ({error})"
+                ) from error
             except BaseException:
                 cursor.execute("ROLLBACK")
                 raise

@@ -76,8 +76,8 @@ TEXT_LIMIT = 256
 _EXCERPT_LIMIT = 120
 # Only the ASCII punctuation of a rejected line is shown: the rest may be a prompt.
 _UNREADABLE = "[^ !-/:-@\\[-`{-~]"
-# Above it, doubles no longer hold every whole number.
-LARGEST_COUNT = "9e15"
+# No prompt, answer or block has so many tokens; below it, nine billion rows can be summed.
+LARGEST_COUNT = "1e9"
 # No request takes so long; anything above is no number of seconds.
 LONGEST_SECONDS = "1e9"
 # A time before 2010 or more than a day ahead of its arrival is a unit read wrongly.
@@ -194,21 +194,23 @@ def _found(log_format: LogFormat, fields: dict[str, Field]) -> str:
         if name in constants:
             value = f"'{constants[name]}'"
         elif name in fields:
-            value = first_value(fields[name], sum_as="DOUBLE")
+            value = first_value(fields[name], as_text=True)
         else:
             value = f"NULL::{'BIGINT' if KINDS.get(name) == 'tokens' else SQL_TYPES[KINDS.get(name, 'text')]}"
         columns.append(f"{value} AS {name}")
-    return f"""SELECT position, line_number, line, body IS NULL AS unparsed, {", ".join(columns)}
+    return f"""SELECT position, line_number, line,
+        body IS NULL OR TRY(json_type(line)) IS NULL AS unparsed, {", ".join(columns)}
         FROM <input>"""
 
 
-def first_value(entry: Field, sum_as: str | None = None) -> str:
-    """SQL of the first path that holds a value; terms of a sum are cast to `sum_as`."""
+def first_value(entry: Field, *, as_text: bool = False) -> str:
+    """SQL of the first path that holds a value; `as_text` where numbers were read as text."""
     options = []
     for path in entry.paths:
         terms = ["body." + ".".join(f'"{x}"' for x in t.split(".")) for t in path.split(" + ")]
-        if len(terms) > 1 and sum_as:
-            terms = [f"TRY_CAST({term} AS {sum_as})" for term in terms]
+        if len(terms) > 1 and as_text:
+            summed = " + ".join(f"TRY_CAST({term} AS DOUBLE)" for term in terms)
+            terms = [f"({summed})::VARCHAR"]
         options.append(" + ".join(terms))
     return options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
 
@@ -238,7 +240,7 @@ def _clean(name: str, entry: Field | None) -> str:
     elif entry and kind == "text":
         # An object or list is no label, and may hold what must not be kept.
         paths = ", ".join(f"'$.{path}'" for path in entry.paths)
-        label = f"list_has_any(json_type(line, [{paths}]), ['VARCHAR', 'BIGINT', 'UBIGINT'])"
+        label = f"list_has_any(TRY(json_type(line, [{paths}])), ['VARCHAR', 'BIGINT', 'UBIGINT'])"
         value = f"""CASE WHEN {name}[1] NOT IN ('{{', '[') OR {label}
             THEN nullif(left({name}, {TEXT_LIMIT}), '') END"""
     else:
@@ -336,13 +338,14 @@ def _judged() -> str:
         CASE WHEN unusable IS NOT NULL OR {any_rule} THEN nullif(list_concat(
             coalesce(unusable, []),
             list_filter([{rules}], lambda name: name IS NOT NULL)), []) END AS flags,
-        CASE WHEN unparsed THEN if(json_valid(line), 'not_an_object', 'invalid_json')
+        CASE WHEN unparsed THEN if(json_valid(line) AND TRY(json_type(line)) IS NOT NULL,
+                'not_an_object', 'invalid_json')
             WHEN stated_ts IS NOT NULL AND ts IS NULL THEN 'unreadable_time'
             WHEN ts < {EARLIEST} OR ts > $arrived + INTERVAL 1 DAY THEN 'implausible_time'
             WHEN ts < $earliest::TIMESTAMP THEN 'before_retention'
             WHEN request_id IS NULL AND stated_ts IS NULL AND stated_prompt IS NULL
                 AND unusable IS NULL THEN CASE
-                WHEN json_type(line) = 'OBJECT' THEN 'no_known_field' ELSE 'not_an_object' END
+                WHEN TRY(json_type(line)) = 'OBJECT' THEN 'no_known_field' ELSE 'not_an_object' END
             END AS reason
     FROM <input>"""
 

@@ -167,7 +167,7 @@ def _wrong_types(counts: list[Field], spans: list[Field]) -> str:
     relied_on = [entry for entry in (*counts, *spans) if entry.name in _RELIED_ON]
     missing = [f"{entry.name} IS NULL OR {entry.name} = 1" for entry in relied_on]
     wrong = [
-        f"list_has_any(json_type(line, [{_json_paths(group)}]), {kinds})"
+        f"coalesce(list_has_any(TRY(json_type(line, [{_json_paths(group)}])), {kinds}), true)"
         for group, kinds in ((counts, _NO_COUNT), (spans, _NO_SECONDS))
         if group
     ]
