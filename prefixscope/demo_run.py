@@ -3,7 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,16 +30,26 @@ def prepared(
     """
     listen(settings.server.listen).close()  # in use? better said now than after the work
     _make_room(directory)
-    messages().print(f"Writing {days} days of synthetic traffic to {directory / FILES} …")
-    files = write_demo(directory / FILES, end=datetime.now(UTC), days=days, requests=requests)
+    with _working(f"Writing {days} days of synthetic traffic to {directory / FILES} …"):
+        files = write_demo(directory / FILES, end=datetime.now(UTC), days=days, requests=requests)
     store = settings.store.model_copy(update={"directory": directory / STORE})
     settings = settings.model_copy(update={"store": store})
-    _load(files, settings)
+    with _working(f"Loading it into {settings.store.directory} …"):
+        _load(files, settings)
     with _live(files, settings) as targets:
         static = [StaticTarget(url=url, name=name) for name, url in targets.items()]
         listed = settings.scrape.targets.model_copy(update={"static": static})
         scrape = settings.scrape.model_copy(update={"targets": listed})
         yield settings.model_copy(update={"scrape": scrape})
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Say what is being done; on a terminal something moves meanwhile."""
+    console = messages()
+    console.print(what)
+    with console.status("") if console.is_terminal else nullcontext():
+        yield
 
 
 def _make_room(directory: Path) -> None:
@@ -61,7 +71,6 @@ def _make_room(directory: Path) -> None:
 
 def _load(files: DemoFiles, settings: Settings) -> None:
     """Take the files in as anybody's: same reader, same mapping, same checks."""
-    messages().print(f"Loading it into {settings.store.directory} …")
     store = Store.open(settings.store.directory, settings.store)
     try:
         # Labelled before the first row: nobody ever sees this data without the label.

@@ -2,15 +2,20 @@
 
 import logging
 import threading
+import time
+from datetime import UTC, datetime
 
 import duckdb
 
+from exporter.store.retention import run_maintenance
 from exporter.store.store import Store
 
 _log = logging.getLogger(__name__)
 
 TICK_SECONDS = 5.0
 FOLD_PATIENCE_SECONDS = 1.0
+# The first time soon after the start, when the first scrapes and loads are over.
+FIRST_MAINTENANCE_SECONDS, MAINTENANCE_SECONDS = 120.0, 3600.0
 
 
 class Housekeeping:
@@ -18,6 +23,7 @@ class Housekeeping:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._due = time.monotonic() + FIRST_MAINTENANCE_SECONDS
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
 
@@ -38,6 +44,13 @@ class Housekeeping:
     def _run(self) -> None:
         while not self._stopped.wait(TICK_SECONDS):
             try:
-                self._store.fold(FOLD_PATIENCE_SECONDS)
+                self._keep_order()
             except duckdb.Error:
                 _log.exception("the store could not be kept in order; trying again")
+
+    def _keep_order(self) -> None:
+        """Count what came in; every hour merge and forget too."""
+        self._store.fold(FOLD_PATIENCE_SECONDS)
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + MAINTENANCE_SECONDS
+            run_maintenance(self._store, datetime.now(UTC))

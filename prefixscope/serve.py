@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+import duckdb
 import uvicorn
 from starlette.applications import Starlette
 
@@ -96,8 +97,11 @@ def _services(
     """What the server serves from."""
 
     def counters() -> Snapshot:
-        """With the rows of this moment, unless the writer is busy with a large load."""
-        store.fold(FOLD_PATIENCE_SECONDS)
+        """With the rows of this moment, unless the writer is busy or cannot write."""
+        try:
+            store.fold(FOLD_PATIENCE_SECONDS)
+        except duckdb.Error:
+            _log.exception("/metrics shows what was counted before")
         return store.counters.snapshot()
 
     inputs = Inputs(

@@ -41,6 +41,13 @@ class Settings(BaseModel):
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
     dashboard: DashboardSettings = Field(default_factory=DashboardSettings)
 
+    @property
+    def has_sources(self) -> bool:
+        """Is there anything to scrape or to follow?"""
+        targets = self.scrape.targets
+        lists = (targets.static, targets.file_sd, targets.http_sd, targets.dns, targets.prometheus)
+        return bool(self.logs) or any(lists)
+
 
 def load_settings(file: Path | None, environment: Mapping[str, str] | None = None) -> Settings:
     """Settings from `file` (None = defaults) with the environment over them, else BadSettings."""

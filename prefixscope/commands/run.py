@@ -39,7 +39,13 @@ def serve(
     Example: prefixscope serve --config prefixscope.yml --dashboard
     """
     _log_to_stderr()
-    _run(load_settings(config), with_dashboard)
+    settings = load_settings(config)
+    if not settings.has_sources:
+        messages().print(
+            "Nothing to scrape or follow is configured: rows come by POST and prefixscope ingest "
+            "only. Name engines under scrape.targets and logs under logs in a --config file."
+        )
+    _run(settings, with_dashboard)
 
 
 def demo(

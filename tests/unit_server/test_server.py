@@ -415,6 +415,20 @@ def test_t49_ten_thousand_tenants_are_bounded_and_totals_stay_right(tmp_path: Pa
     assert sum(s.value for s in found) == 100_000
 
 
+def test_t50_model_names_of_failing_requests_are_bounded_too(tmp_path: Path) -> None:
+    with House(tmp_path / "store", StoreSettings(top_models=20)) as house:
+        failed = [
+            row(f"{n}", model=f"made-up-{n:04}", status="error", prompt_tokens=None)
+            for n in range(5000)
+        ]
+        house.post(lines(*failed), query="source=g&input=file")
+        found = [s for s in samples(house) if s.name == "prefixcache_requests_total"]
+    models = {s.labels["model"] for s in found}
+    assert len(models) == 21
+    assert "other" in models
+    assert sum(s.value for s in found) == 5000
+
+
 def test_t68_late_rows_are_stored_but_do_not_move_the_counters(house: House) -> None:
     house.post(lines(row("old", age_seconds=3600), row("new", age_seconds=60)))
     values = {
