@@ -76,17 +76,16 @@ class LineReader:
     def __iter__(self) -> Iterator[LineBatch]:
         pending = b""
         while block := self._stream.read(self._batch_bytes):
-            end = block.rfind(b"\n") + 1
+            data = pending + block
+            end = data.rfind(b"\n") + 1
             if end:
-                yield self._batch(pending + block[:end])
-                pending = b""
-            pending += block[end:]
+                yield self._batch(data[:end])
+            pending = data[end:]
             if len(pending) > self._line_limit_bytes:
                 pending = self._skip_line(len(pending))
-        if self._take_tail and pending:
-            yield self._batch(pending)
-        elif self._bad:
-            yield self._batch(b"")
+        end = len(pending) if self._take_tail else pending.rfind(b"\n") + 1
+        if end or self._bad:
+            yield self._batch(pending[:end])
 
     def _skip_line(self, length: int) -> bytes:
         """Reads past an over-long line and reports it; returns what was read behind it.

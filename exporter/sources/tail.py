@@ -134,8 +134,7 @@ class Tailer:
                 self.poll_once()
                 self._say(self._store.path, None)
             except duckdb.Error as error:
-                # The transaction is undone and the offset stands: the next poll tries again.
-                self._say(self._store.path, f"the store does not take rows: {error}")
+                self._say(self._store.path, _refused(error))
             self._stopped.wait(self._poll_seconds)
 
     # ---------------------------------------------------------------- one look at all files
@@ -195,21 +194,28 @@ class Tailer:
                 problems[str(path)] = self._errors[str(path)]
             return
         file.active_at = now
+        problem, again = self._read(file, rotated=rotated, skip=skip)
+        if problem and not rotated:
+            problems[str(path)] = problem
+        if not again and not self._stopped.is_set():
+            file.seen = look
+
+    def _read(self, file: Followed, *, rotated: bool, skip: bool) -> tuple[str | None, bool]:
+        """Why the file could not be taken, if so, and whether to try again as it is."""
         try:
             if not skip:
                 self._catch_up.read(file, self._files.values(), known_only=not file.matched)
             elif not rotated:
                 self._catch_up.skip(file)
         except FileNotFoundError:
-            return
+            return None, True
         except OSError as error:
-            if not rotated:
-                problems[str(path)] = f"cannot be read: {error.strerror}"
-            return
+            return f"cannot be read: {error.strerror}", True
+        except duckdb.Error as error:
+            return _refused(error), True
         except PrefixscopeError as error:
-            if not rotated:
-                problems[str(path)] = str(error)
-        file.seen = None if self._stopped.is_set() else look
+            return str(error), False
+        return None, False
 
     # ---------------------------------------------------------------- files that went away
 
@@ -263,3 +269,13 @@ class Tailer:
             logger.warning("%s is not followed (source %s): %s",
                            place, self._settings.source, problem)  # fmt: skip
             self._errors[place] = problem
+
+
+def _refused(error: duckdb.Error) -> str:
+    """Why the store did not take rows. The transaction is undone, so the next poll tries again.
+
+    A message about data may quote a line, and lines may hold prompts: then only its kind is told.
+    """
+    kind = type(error).__name__
+    detail = f"{kind}: {error}" if isinstance(error, duckdb.OperationalError) else kind
+    return f"the store did not take its rows ({detail}); trying again"

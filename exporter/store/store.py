@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -83,17 +84,29 @@ class Store:
     def open(cls, directory: Path, settings: StoreSettings | None = None) -> "Store":
         """Opens or creates the store in `directory`.
 
-        Raises StoreLocked when another process owns it, PrefixscopeError when it cannot be
-        used (not writable, written by a newer release).
+        Raises StoreLocked when another process owns it or this one opened it before (its
+        counters and its writer's lock exist once), PrefixscopeError when it cannot be used
+        (not writable, written by a newer release).
         """
         settings = settings or StoreSettings()
+        place = directory.resolve()
+        if place in _OPEN:
+            raise StoreLocked(
+                f"the store {directory} is already open in this process: use that one and its "
+                "cursors, or close it first"
+            )
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise PrefixscopeError(f"cannot create the store {directory}: {error}") from error
         connection = _connect(directory, settings)
-        _migrate(connection, directory)
-        return cls(directory, connection, settings)
+        try:
+            _migrate(connection, directory)
+            store = _OPEN[place] = cls(directory, connection, settings)
+        except BaseException:
+            connection.close()
+            raise
+        return store
 
     @property
     def hash_key_id(self) -> str:
@@ -163,6 +176,11 @@ class Store:
         with self._writing:
             self._writer.close()
             self._connection.close()
+        _OPEN.pop(self.directory.resolve(), None)
+
+
+# Every open store of this process; one that was forgotten without being closed leaves by itself.
+_OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
 
 
 def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnection:

@@ -355,7 +355,7 @@ def _columns(log_format: LogFormat) -> str:
         f"{COMPUTED[name]} AS {name}" if name in COMPUTED else name
         for name in request_columns(log_format)
     )
-    masked = f"regexp_replace(left(line, {_EXCERPT_LIMIT}), '{_UNREADABLE}', 'x', 'g')"
+    masked = f"regexp_replace(left(rtrim(line, chr(10) || chr(13)), {_EXCERPT_LIMIT}), '{_UNREADABLE}', 'x', 'g')"
     return f"""SELECT position, line_number, reason,
         CASE WHEN reason IS NOT NULL THEN {masked} END AS excerpt,
         '{log_format.name}' AS source_format, {columns} FROM <input>"""

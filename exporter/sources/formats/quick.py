@@ -162,16 +162,19 @@ def _wrong_types(counts: list[Field], spans: list[Field]) -> str:
     """Whether a number people rely on has the wrong type.
 
     Looking at types costs a second parse, so only rows are looked at in which one is missing,
-    or is 1 and so may be a boolean.
+    or is 0 or 1 and so may be a boolean.
     """
-    relied_on = [entry for entry in (*counts, *spans) if entry.name in _RELIED_ON]
-    missing = [f"{entry.name} IS NULL OR {entry.name} = 1" for entry in relied_on]
+    tokens = [entry.name for entry in counts if entry.name.endswith("_tokens")]
+    missing = [
+        f"{entry.name} IS NULL" for entry in (*counts, *spans) if entry.name in _RELIED_ON
+    ]
+    small = [f"least({', '.join(tokens)}) <= 1", *(f"{e.name} IN (0, 1)" for e in spans)]
     wrong = [
         f"coalesce(list_has_any(TRY(json_type(line, [{_json_paths(group)}])), {kinds}), true)"
         for group, kinds in ((counts, _NO_COUNT), (spans, _NO_SECONDS))
         if group
     ]
-    return f"CASE WHEN NOT unparsed AND ({' OR '.join(missing)}) THEN {' OR '.join(wrong)} END"
+    return f"CASE WHEN NOT unparsed AND ({' OR '.join([*missing, *small])}) THEN {' OR '.join(wrong)} END"
 
 
 def _json_paths(fields: list[Field]) -> str:
