@@ -7,9 +7,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 import zstandard
 
+from exporter.sources import catch_up
 from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 from tests.unit_tail.written import append_to, ids, offsets, row
@@ -415,3 +417,29 @@ def test_thread_follows_and_stops(store: Store, logs: Path, follow: Follow) -> N
         assert tailer.alive
     tailer.stop()
     assert (tailer.alive, ids(store)) == (False, ["r1"])
+
+
+def test_store_that_takes_no_rows_is_tried_again(
+    store: Store, logs: Path, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_to(logs / "a.log", row("r1"))
+    tailer = follow("*.log")
+    faults = [
+        duckdb.IOException("No space left on device"),
+        duckdb.InvalidInputException('malformed: "a secret prompt"'),
+    ]
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object) -> None:
+            raise faults[len(said)]
+
+        patch.setattr(catch_up, "append", fail)
+        for _ in faults:
+            tailer.poll_once()
+            said.append(tailer.errors[str(logs / "a.log")])
+    assert "No space left on device" in said[0]
+    assert "secret" not in said[1]
+    assert "InvalidInputException" in said[1]
+    tailer.poll_once()
+    assert (ids(store), tailer.errors) == (["r1"], {})
