@@ -76,7 +76,7 @@ class Answers:
 
     @property
     def view(self) -> str:
-        """Names the view: charts keep the reader's zoom while it stays the same."""
+        """A short name of the view: what belongs to one view is new in another."""
         address = repr(sorted(self.filters.to_address().items()))
         return sha256(address.encode()).hexdigest()[:16]
 

@@ -79,6 +79,16 @@ def drill(dimension: str, following: str, value: str) -> None:
     st.session_state[RERUN] = True
 
 
+def look_closer(chart: str) -> None:
+    """Fix the window on the time selected in a chart, in whole minutes."""
+    boxes = st.session_state[chart]["selection"]["box"]
+    if not boxes:
+        return
+    since, last = sorted(datetime.fromisoformat(end).replace(tzinfo=UTC) for end in boxes[0]["x"])
+    ends = (since.replace(second=0), last.replace(second=59))
+    go_to(Filters.from_address(st.query_params.to_dict()), *ends)
+
+
 def go_to(filters: Filters, since: datetime, last: datetime) -> None:
     """Fix the window on [since, last], the end included."""
     until = last.replace(microsecond=0) + timedelta(seconds=1)

@@ -5,6 +5,7 @@ Only the part with data reruns by itself, so that a refresh moves nothing else.
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -12,12 +13,13 @@ import streamlit as st
 from dashboard import words
 from dashboard.answers import REFRESH_SECONDS, Answers, age, asked, last_data, version_time
 from dashboard.client import DashboardError
-from dashboard.controls import RERUN, filter_bar, go_to, restore_address
+from dashboard.controls import RERUN, filter_bar, go_to, look_closer, restore_address
 from dashboard.figures.numbers import span
 from dashboard.figures.rows import Row
 from dashboard.filters import Filters, Window
 
 STALE_AFTER = timedelta(minutes=10)
+CHART_BUTTONS = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 Body = Callable[[Answers], None]
 
 
@@ -107,8 +109,8 @@ def _elsewhere(state: Row, filters: Filters, window: Window) -> None:
 
 
 def window_words(answers: Answers) -> str:
-    """The window every number of the page is for."""
-    return f"Window: {_from_to(answers.window)}."
+    """The window every number of the page is for, and how to change it in a chart."""
+    return f"Window: {_from_to(answers.window)}; drag across a chart over time to look closer."
 
 
 def _from_to(window: Window) -> str:
@@ -126,7 +128,13 @@ def rows_kept(answers: Answers) -> str:
 
 def chart(figure: go.Figure, key: str, alt: str) -> None:
     """Draw a figure over the full width; `alt` says in words what it shows."""
-    st.plotly_chart(figure, key=key, alt=alt, config={"displaylogo": False, "scrollZoom": False})
+    st.plotly_chart(figure, key=key, alt=alt, config=CHART_BUTTONS)
+
+
+def time_chart(figure: go.Figure, key: str, alt: str) -> None:
+    """Draw a figure over time. Dragging across it makes that time the page's window."""
+    st.plotly_chart(figure, key=key, alt=alt, config=CHART_BUTTONS, selection_mode="box",
+                    on_select=partial(look_closer, key))  # fmt: skip
 
 
 def engine_filter_note(filters: Filters) -> None:

@@ -57,7 +57,7 @@ def at_point(rows: Rows, point: str | None) -> list[Row]:
     return [row for row in rows if row.get("ttft_point") == point]
 
 
-def distribution(rows: Rows, *, keep: str = "") -> go.Figure:
+def distribution(rows: Rows) -> go.Figure:
     """Share of each outcome's requests per TTFT bucket, on a logarithmic axis."""
     figure = go.Figure()
     for outcome in OUTCOMES:
@@ -70,7 +70,7 @@ def distribution(rows: Rows, *, keep: str = "") -> go.Figure:
                         hoverformat=".3~g")  # fmt: skip
     figure.update_yaxes(title="share of the outcome's requests", tickformat=".0%",
                         rangemode="tozero")  # fmt: skip
-    return style(figure, 330, keep=keep)
+    return style(figure, 330)
 
 
 def _steps(rows: Rows, outcome: str, total: float) -> go.Scatter:
@@ -100,7 +100,7 @@ def _empty_between(x: list[float], y: list[float], told: list[str], low: float) 
     told += ["no request", "no request"]
 
 
-def at_equal_length(rows: Rows, within: str, *, keep: str = "") -> go.Figure:
+def at_equal_length(rows: Rows, within: str) -> go.Figure:
     """Median TTFT of each outcome per length bucket, with a line up to its p95.
 
     `within` is "prompt" or "computed". A hollow mark stands for fewer than FEW_REQUESTS.
@@ -121,7 +121,7 @@ def at_equal_length(rows: Rows, within: str, *, keep: str = "") -> go.Figure:
         range=[-0.6, max(len(buckets), 1) - 0.4],
     )
     figure.update_yaxes(title="TTFT, seconds", type="log", tickformat="~g", dtick="D2")
-    style(figure, 360, keep=keep)
+    style(figure, 360)
     return figure.update_layout(hovermode="closest")
 
 
@@ -165,7 +165,7 @@ def _range_words(bounds: tuple[float, float]) -> str:
     return f"{low:,.0f}" if high <= low + 1 else f"{low:,.0f}–{high:,.0f}"
 
 
-def dose_line(rows: Rows, *, keep: str = "") -> go.Figure:
+def dose_line(rows: Rows) -> go.Figure:
     """TTFT against computed tokens: what one more token of prefill costs."""
     ordered = sorted(rows, key=lambda row: number(row, "from_tokens") or 0.0)
     figure = go.Figure()
@@ -190,7 +190,7 @@ def dose_line(rows: Rows, *, keep: str = "") -> go.Figure:
     figure.update_xaxes(title="computed tokens (prompt − cached)", type="log", tickformat=",~g",
                         dtick="D2", hoverformat=",.0f")  # fmt: skip
     figure.update_yaxes(title="TTFT, seconds", type="log", tickformat="~g", dtick="D2")
-    return style(figure, 360, keep=keep)
+    return style(figure, 360)
 
 
 def _middle(row: Row) -> float:
@@ -207,7 +207,7 @@ def _dose(row: Row) -> str:
 
 
 def ttft_over_time(
-    rows: Rows, *, step_seconds: float, since: object, until: object, keep: str = ""
+    rows: Rows, *, step_seconds: float, since: object, until: object
 ) -> go.Figure:
     """p95 TTFT of each outcome over time; steps without requests are gaps."""
     figure = go.Figure()
@@ -228,9 +228,10 @@ def ttft_over_time(
                 hovertemplate="%{y:.3~s}s%{customdata}",
             )
         )  # fmt: skip
+    style(figure, 300)
     time_axis(figure, since, until)
     figure.update_yaxes(title="TTFT, seconds", rangemode="tozero")
-    return style(figure, 300, keep=keep)
+    return figure
 
 
 def _median_and_requests(row: Row) -> str:

@@ -4,23 +4,20 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from dashboard.figures.rows import moment
+
 TIME_HOVER = "%a %d %b %Y %H:%M UTC"
 
 
-def style(figure: go.Figure, height: int, *, keep: str) -> go.Figure:
-    """Apply the common look.
-
-    `keep` names the view: while it stays the same, a redraw keeps the reader's zoom and
-    hidden traces, so that a refresh does not lose their place.
-    """
+def style(figure: go.Figure, height: int) -> go.Figure:
+    """Apply the common look. Call it before `time_axis`, which adds to it."""
     figure.update_layout(
         height=height,
         margin={"l": 8, "r": 8, "t": 28, "b": 8},
         hovermode="x unified",
         legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "xanchor": "left"},
-        uirevision=keep,
         bargap=0.08,
-        dragmode="zoom",
+        dragmode=False,
     )
     figure.update_xaxes(automargin=True, showgrid=False, zeroline=False)
     figure.update_yaxes(automargin=True, zeroline=False, title_standoff=8)
@@ -30,14 +27,13 @@ def style(figure: go.Figure, height: int, *, keep: str) -> go.Figure:
 def time_axis(figure: go.Figure, since: object, until: object) -> None:
     """Show the whole asked window, in UTC, even where data covers only part of it.
 
-    The range is left to Plotly within these bounds: a range given outright would change with
-    every refresh and take the reader's zoom away.
+    Dragging across it selects a time (the page then looks at it) instead of zooming: a zoom
+    would be lost with the next refresh and could not be passed on as a link.
     """
-    ends = {"minallowed": since, "maxallowed": until, "include": [since, until]}
+    figure.update_layout(dragmode="select", selectdirection="h")
     figure.update_xaxes(
         type="date",
-        autorange=True,
-        autorangeoptions=ends,
+        range=[moment(since), moment(until)],
         hoverformat=TIME_HOVER,
         tickformatstops=_TIME_TICKS,
     )

@@ -20,7 +20,6 @@ def usage_with_ratio(
     since: object,
     until: object,
     label: str,
-    keep: str = "",
 ) -> go.Figure:
     """Hit ratio (above) and KV in use per replica (beneath) on one time axis.
 
@@ -33,10 +32,11 @@ def usage_with_ratio(
     for colour, (replica, rows) in zip(REPLICAS, fullest(memory).items(), strict=False):
         _line(figure, with_gaps(rows, step_seconds), "kv_usage_ratio", chart_text(replica), colour,
               row=2)  # fmt: skip
+    style(figure, 470)
     time_axis(figure, since, until)
     ratio_axis(figure, "token hit ratio", [number(r, "token_hit_ratio") for r in above], row=1)
     figure.update_yaxes(title="KV in use", tickformat=".0%", range=[0, 1.02], row=2, col=1)
-    return style(figure, 470, keep=keep)
+    return figure
 
 
 def fullest(memory: Rows) -> dict[str, list[Row]]:
@@ -71,7 +71,7 @@ def _line(
     )
 
 
-def split_bars(rows: Rows, by: str = "replica", *, keep: str = "") -> go.Figure:
+def split_bars(rows: Rows, by: str = "replica") -> go.Figure:
     """Capacity of each replica split into running, cached and free tokens.
 
     What no engine told is one hatched "unknown" part: it is neither cached nor free, and
@@ -106,7 +106,7 @@ def split_bars(rows: Rows, by: str = "replica", *, keep: str = "") -> go.Figure:
         ticktext=[chart_text(row.get(by)) for row in known],
         showgrid=False,
     )
-    style(figure, 110 + 28 * max(len(known), 2), keep=keep)
+    style(figure, 110 + 28 * max(len(known), 2))
     return figure.update_layout(
         barmode="stack", hovermode="closest", legend={"traceorder": "normal"}
     )

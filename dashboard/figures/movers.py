@@ -11,7 +11,7 @@ from dashboard.figures.safe import chart_text
 MOST_SHOWN = 12
 
 
-def movers_bars(rows: Rows, by: str, *, keep: str = "") -> go.Figure:
+def movers_bars(rows: Rows, by: str) -> go.Figure:
     """Bars of extra computed tokens, largest first: red computes more, blue less than before.
 
     Rows without a ratio in either window have no change and are left out. At most
@@ -38,7 +38,7 @@ def movers_bars(rows: Rows, by: str, *, keep: str = "") -> go.Figure:
         ticktext=[chart_text(row.get(by)) for row in moved],
         showgrid=False,
     )
-    style(figure, 90 + 26 * max(len(moved), 3), keep=keep)
+    style(figure, 90 + 26 * max(len(moved), 3))
     return figure.update_layout(hovermode="closest")
 
 

@@ -24,7 +24,6 @@ def ratio_with_load(
     label: str,
     before: Rows = (),
     shift: timedelta = timedelta(0),
-    keep: str = "",
 ) -> go.Figure:
     """Token hit ratio (above) and prompt and computed tokens a second (beneath).
 
@@ -42,10 +41,11 @@ def ratio_with_load(
     _ratio_line(figure, now, label, "token_hit_ratio", CACHED, width=2)
     _load(figure, with_gaps(load, step_seconds))
     shown = [number(row, "token_hit_ratio") for row in [*now, *earlier]]
+    style(figure, 430)
     time_axis(figure, since, until)
     ratio_axis(figure, "token hit ratio", shown, row=1)
     figure.update_yaxes(title="tokens/s", rangemode="tozero", tickformat=",.3~s", row=2, col=1)
-    return style(figure, 430, keep=keep)
+    return figure
 
 
 def _ratio_line(

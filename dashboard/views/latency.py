@@ -40,29 +40,29 @@ def _overall(answers: Answers, point: str) -> None:
     left, right = st.columns(2)
     with left:
         rows = latency.at_point(answers.rows("ttft_distribution"), point)
-        figure = latency.distribution(rows, keep=answers.view)
+        figure = latency.distribution(rows)
         page.chart(figure, "latency-spread", "TTFT distributions of hits and misses")
     with right:
         figure = latency.ttft_over_time(
             latency.at_point(answers.over_time("ttft_over_time"), point),
-            step_seconds=answers.step_seconds, keep=answers.view,
+            step_seconds=answers.step_seconds,
             since=answers.window.since, until=answers.window.until,
         )  # fmt: skip
-        page.chart(figure, "latency-over-time", "TTFT of hits and misses over time")
+        page.time_chart(figure, "latency-over-time", "TTFT of hits and misses over time")
 
 
 def _equal_length(answers: Answers, point: str, within: str) -> None:
     st.markdown(f"##### At equal {within} length", help="Mark: median. Line: up to p95. Hollow: "
                 f"fewer than {latency.FEW_REQUESTS} requests.")  # fmt: skip
     rows = latency.at_point(answers.rows("ttft_by_outcome", within=within), point)
-    figure = latency.at_equal_length(rows, within, keep=answers.view)
+    figure = latency.at_equal_length(rows, within)
     page.chart(figure, f"latency-{within}", f"TTFT by outcome at equal {within} length")
 
 
 def _dose(answers: Answers, point: str) -> None:
     st.markdown("##### TTFT against computed tokens", help=purpose("ttft_dose"))
     dose = latency.at_point(answers.rows("ttft_dose"), point)
-    page.chart(latency.dose_line(dose, keep=answers.view), "latency-dose", "TTFT by computed count")
+    page.chart(latency.dose_line(dose), "latency-dose", "TTFT by computed count")
     speed = answers.rows("prefill_speed")
     if speed:
         tables.show(speed, columns.SPEED, "speed", alt="Estimated prefill speed by replica")

@@ -26,7 +26,7 @@ def body(answers: Answers) -> None:
     st.caption(f"Latest sample of each replica. {_known(fleet)} {page.window_words(answers)}")
     page.engine_filter_note(answers.filters)
     _over_time(answers)
-    _split(answers, split)
+    _split(split)
 
 
 def _known(fleet: Row) -> str:
@@ -42,20 +42,20 @@ def _over_time(answers: Answers) -> None:
     figure = usage_with_ratio(
         memory, ratio_over_time(answers, lead),
         step_seconds=answers.step_seconds, since=answers.window.since, until=answers.window.until,
-        label=lead.label.lower(), keep=answers.view,
+        label=lead.label.lower(),
     )  # fmt: skip
     st.markdown("##### KV in use beneath the hit ratio", help=purpose("memory_over_time"))
-    page.chart(figure, "memory-over-time", "Hit ratio and KV in use per replica over time")
+    page.time_chart(figure, "memory-over-time", "Hit ratio and KV in use per replica over time")
     replicas = len(fullest(memory))
     if replicas > MOST_REPLICAS:
         st.caption(f"The {MOST_REPLICAS} fullest of {replicas:,} replicas are drawn.")
 
 
-def _split(answers: Answers, split: Rows) -> None:
+def _split(split: Rows) -> None:
     st.markdown("##### What fills the memory", help=purpose("memory_split"))
     bars, table = st.columns([1, 1.2])
     with bars:
-        page.chart(split_bars(split, keep=answers.view), "memory-split",
+        page.chart(split_bars(split), "memory-split",
                    "Running, cached and free tokens per replica")  # fmt: skip
     with table:
         tables.show(split, columns.MEMORY, "memory", alt="KV memory by replica")

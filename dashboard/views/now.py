@@ -67,9 +67,9 @@ def _chart(answers: Answers, lead: Headline) -> None:
         answers.over_time("load_over_time"),
         step_seconds=answers.step_seconds, since=answers.window.since, until=answers.window.until,
         label=lead.label.lower(), before=ratio_over_time(answers, lead, before=True),
-        shift=answers.filters.shift(answers.window), keep=answers.view,
+        shift=answers.filters.shift(answers.window),
     )  # fmt: skip
-    page.chart(figure, "now-over-time", f"{lead.label} over time, with the load beneath it")
+    page.time_chart(figure, "now-over-time", f"{lead.label} over time, with the load beneath it")
 
 
 page.show("now", body)

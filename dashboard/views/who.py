@@ -61,7 +61,7 @@ def _movers(answers: Answers, by: str) -> None:
     st.markdown(f"##### Movers against {page.comparison_words(answers)}", help=purpose("movers"))
     bars, table = st.columns([1, 1.4])
     with bars:
-        page.chart(movers_bars(rows, by, keep=answers.view), "who-movers", "Who moved the ratio")
+        page.chart(movers_bars(rows, by), "who-movers", "Who moved the ratio")
     with table:
         tables.show(rows, columns.movers(by), f"movers-{by}", alt=f"Movers by {by}")
 

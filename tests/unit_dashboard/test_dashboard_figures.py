@@ -116,16 +116,13 @@ def test_load_names_its_basis_and_the_queue() -> None:
 def test_no_rows_give_empty_axes_over_the_window() -> None:
     figure = ratio_with_load([], [], step_seconds=60, label="ratio", **HOUR)
     assert figure.data == ()
-    shown = figure.layout.xaxis.autorangeoptions
-    assert (shown.minallowed, shown.maxallowed) == (START, minute(60))
+    assert figure.layout.xaxis.range == (START, minute(60))
 
 
-def test_both_parts_share_the_time_axis_and_keep_the_zoom() -> None:
-    figure = ratio_with_load([ratio_row(0, 1, 2, 2)], [], step_seconds=60, label="ratio",
-                             keep="view-1", **HOUR)  # fmt: skip
+def test_both_parts_share_the_time_axis_and_dragging_selects_a_time() -> None:
+    figure = ratio_with_load([ratio_row(0, 1, 2, 2)], [], step_seconds=60, label="ratio", **HOUR)
     assert figure.layout.xaxis.matches == "x2"
-    assert figure.layout.uirevision == "view-1"
-    assert figure.layout.xaxis.range is None  # a given range would undo a zoom at each refresh
+    assert (figure.layout.dragmode, figure.layout.selectdirection) == ("select", "h")
 
 
 # ---------------------------------------------------------------- sparkline

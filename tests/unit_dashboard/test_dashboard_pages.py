@@ -387,5 +387,5 @@ def test_t78_the_zone_of_the_server_changes_nothing(
     monkeypatch.undo()
     time.tzset()
     assert seen[0] == seen[1]
-    assert "Window: 2026-11-29 23:00 to 2026-11-30 01:00 UTC." in "\n".join(seen[0][0])
+    assert "Window: 2026-11-29 23:00 to 2026-11-30 01:00 UTC;" in "\n".join(seen[0][0])
     assert "2026-11-29T23:30:00" in json.dumps(seen[0][1])
