@@ -197,7 +197,8 @@ class _Rejoined(io.RawIOBase):
 def _peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
     """The first bytes, and a stream that still has them."""
     head = stream.read(size)
-    if stream.seekable():
+    # gzip calls itself seekable whatever lies under it, and going back is unpacking again.
+    if stream.seekable() and not isinstance(stream, gzip.GzipFile):
         stream.seek(-len(head), io.SEEK_CUR)
         return head, stream
     return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream), _BUFFER_BYTES))

@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,6 +58,15 @@ def test_standard_input_is_a_dash(
     assert done.status == 0, done.err
     health = cli("query", "ingest_health", "--store", tmp_path / "store", "--output", "json")
     assert json.loads(health.out)[0]["source"] == "gateway"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+def test_a_pipe_may_be_packed_too(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    command = [sys.executable, "-m", "prefixscope", "ingest", "-", "--store", "store"]
+    content = pack(lines("a", "b"))
+    done = subprocess.run(command, input=content, capture_output=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert facts(done.stdout.decode())["accepted"] == "2"
 
 
 def test_t67_the_same_file_twice_changes_nothing(cli: Cli, tmp_path: Path) -> None:
