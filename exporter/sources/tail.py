@@ -188,7 +188,10 @@ class Tailer:
         """
         now = time.monotonic()
         file = self._files.setdefault(look.identity, Followed(path, look.identity, now))
-        file.path, file.matched = path, file.matched or not rotated
+        file.path = path
+        if not rotated and not file.matched:
+            # Written under another name first, then moved here as it is.
+            file.matched, file.seen = True, None
         if file.seen == look:
             if str(path) in self._errors:
                 problems[str(path)] = self._errors[str(path)]
@@ -233,9 +236,9 @@ class Tailer:
         quiet = file.seen == look and now - file.active_at >= self._linger_seconds
         try:
             if quiet:
-                self._catch_up.read(file, finished=True)
+                self._catch_up.read(file, known_only=not file.matched, finished=True)
             elif file.seen != look:
-                self._catch_up.read(file)
+                self._catch_up.read(file, known_only=not file.matched)
                 file.seen, file.active_at = look, now
         except PrefixscopeError as error:
             logger.warning("%s, which was rotated away: %s", file.path, error)

@@ -163,6 +163,32 @@ def test_renamed_while_down_is_read_to_its_end(store: Store, logs: Path, follow:
     assert ids(store) == ["r1", "r2", "r3"]
 
 
+def test_file_that_was_never_followed_is_left_alone_when_deleted(
+    store: Store, logs: Path, follow: Follow
+) -> None:
+    tailer, stranger = follow(linger_seconds=0), logs / "app.log.7"
+    append_to(logs / "app.log", row("r1"))
+    append_to(stranger, row("stranger"))
+    tailer.poll_once()
+    append_to(stranger, row("stranger-2"))
+    stranger.unlink()
+    for _ in range(3):
+        tailer.poll_once()
+    assert ids(store) == ["r1"]
+
+
+def test_file_that_is_written_aside_and_moved_into_place(
+    store: Store, logs: Path, follow: Follow
+) -> None:
+    tailer = follow()
+    append_to(logs / "app.log.tmp", row("r1"))
+    tailer.poll_once()
+    assert ids(store) == []
+    (logs / "app.log.tmp").rename(logs / "app.log")
+    tailer.poll_once()
+    assert ids(store) == ["r1"]
+
+
 def test_deleted_file_is_read_to_its_end(store: Store, logs: Path, follow: Follow) -> None:
     path, tailer = logs / "app.log", follow(linger_seconds=0)
     append_to(path, row("r1"))
