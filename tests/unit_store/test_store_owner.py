@@ -1,0 +1,101 @@
+"""One process owns the file, opens it once, and whoever is turned away is told what to do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from exporter.errors import PrefixscopeError, StoreLocked
+from exporter.store.store import FILE_NAME, Store, StoreSettings
+from tests.log_path import NOON, SMALL, hit_ratio, load
+
+ROW = {"request_id": "a", "ts": NOON, "prompt_tokens": 10, "cached_tokens": 5}
+OPEN = """
+import sys
+from pathlib import Path
+from exporter.errors import PrefixscopeError
+from exporter.store.store import Store
+try:
+    Store.open(Path(sys.argv[1]))
+except PrefixscopeError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def in_another_process(directory: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, str(directory)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_t69_a_second_process_is_told_who_owns_the_store(store: Store) -> None:
+    said = in_another_process(store.directory)
+    assert said.startswith("StoreLocked the store ")
+    assert str(store.path) in said
+    assert f"PID {os.getpid()}" in said
+    assert "--url http://127.0.0.1:9465" in said
+    load(store, [ROW])
+    assert hit_ratio(store)["cached_tokens"] == 5, "the owner is not disturbed"
+
+
+def test_t69_the_store_is_free_once_its_owner_is_gone(store: Store) -> None:
+    store.close()
+    assert in_another_process(store.directory) == ""
+
+
+def test_t70_one_connection_serves_readers_beside_the_writer(store: Store) -> None:
+    readers = [store.cursor() for _ in range(5)]
+    with store.write() as cursor:
+        cursor.execute("INSERT INTO meta VALUES ('k', 'v')")
+        seen = [r.execute("SELECT count(*) FROM meta WHERE key = 'k'").fetchone() for r in readers]
+        assert seen == [(0,)] * 5, "nobody sees half a transaction"
+    seen = [r.execute("SELECT count(*) FROM meta WHERE key = 'k'").fetchone() for r in readers]
+    assert seen == [(1,)] * 5
+
+
+@pytest.mark.parametrize("settings", [SMALL, StoreSettings(memory_limit="300MB")])
+def test_t70_opening_twice_in_one_process_is_refused_in_words(
+    store: Store, settings: StoreSettings
+) -> None:
+    with pytest.raises(StoreLocked, match="already open in this process"):
+        Store.open(store.directory, settings)
+    load(store, [ROW])
+    store.close()
+    again = Store.open(store.directory, settings)
+    assert hit_ratio(again)["cached_tokens"] == 5
+    again.close()
+
+
+def test_write_is_all_or_nothing(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), store.write() as cursor:
+        cursor.execute("INSERT INTO meta VALUES ('half', 'done')")
+        raise ZeroDivisionError
+    assert store.cursor().execute("SELECT 1 FROM meta WHERE key = 'half'").fetchall() == []
+    store.set_meta("whole", "done")
+    assert store.cursor().execute("SELECT value FROM meta WHERE key = 'whole'").fetchall()
+
+
+def test_store_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", SMALL)
+    store.set_meta("schema_version", "999")
+    store.close()
+    with pytest.raises(PrefixscopeError, match=r"schema version 999.*upgrade prefixscope"):
+        Store.open(tmp_path / "store", SMALL)
+    with duckdb.connect(str(tmp_path / "store" / FILE_NAME)) as connection:
+        version = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'")
+        assert version.fetchone() == ("999",)
+
+
+def test_a_file_that_is_no_store_and_a_place_that_is_none_are_named(tmp_path: Path) -> None:
+    (tmp_path / "garbage").mkdir()
+    (tmp_path / "garbage" / FILE_NAME).write_bytes(b"this is no database" * 1000)
+    with pytest.raises(PrefixscopeError, match=r"cannot open the store .*garbage"):
+        Store.open(tmp_path / "garbage", SMALL)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(PrefixscopeError, match=r"cannot create the store .*file"):
+        Store.open(tmp_path / "file" / "store", SMALL)
