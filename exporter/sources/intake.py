@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import io
-import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -198,7 +197,7 @@ def _peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
     """The first bytes, and a stream that still has them."""
     head = stream.read(size)
     # gzip calls itself seekable whatever lies under it, and going back is unpacking again.
-    if stream.seekable() and not isinstance(stream, gzip.GzipFile):
+    if stream.seekable() and not isinstance(cast(object, stream), gzip.GzipFile):
         stream.seek(-len(head), io.SEEK_CUR)
         return head, stream
     return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream), _BUFFER_BYTES))
