@@ -81,8 +81,12 @@ class LineReader:
             if end:
                 yield self._batch(data[:end])
             pending = data[end:]
-            if len(pending) > self._line_limit_bytes:
+            while len(pending) > self._line_limit_bytes:
                 pending = self._skip_line(len(pending))
+                end = pending.rfind(b"\n") + 1
+                if end:
+                    yield self._batch(pending[:end])
+                    pending = pending[end:]
         end = len(pending) if self._take_tail else pending.rfind(b"\n") + 1
         if end or self._bad:
             yield self._batch(pending[:end])

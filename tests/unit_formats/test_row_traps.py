@@ -299,6 +299,7 @@ def test_t66_lines_of_one_response_are_one_request(
     assert (figures["requests"], figures["output_tokens"]) == (1, 159)
     assert (figures["prompt_tokens"], figures["cached_tokens"]) == (23687, 15030)
     assert figures["token_hit_ratio"] == pytest.approx(0.635, abs=5e-4)
+    shared_store.fold()
     rolled = shared_store.cursor().execute(
         "SELECT sum(requests), sum(prompt_tokens), sum(output_tokens) FROM hour_rollup"
         " WHERE route = ?", [route],

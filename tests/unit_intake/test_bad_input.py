@@ -135,7 +135,8 @@ def test_every_reject_has_its_reason_place_and_masked_excerpt(store: Store) -> N
     position, excerpt = store.cursor().execute(
         "SELECT position, excerpt FROM rejects WHERE line_number = 2"
     ).fetchone() or ()  # fmt: skip
-    assert (position, excerpt) == (8, '{"aaaaaaa_aa":"aaa","aaaaaa_aaaaaa":\n')
+    assert position == 8
+    assert excerpt.startswith('{"xxxxxxx_xx":"xxx","xxxxxx_xxxxxx":')
 
 
 def test_reading_rejects_again_adds_none(store: Store) -> None:
