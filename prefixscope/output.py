@@ -8,15 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 import pyarrow as pa
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from queries import registry
 
 Row = Mapping[str, object]
+Column = tuple[str, str, Callable[[object], str]]  # heading, name in the row, how it is written
 
 _PIPE_WIDTH = 1000
+_TEXT_WIDTH = 40  # longer text wraps; no number is that long
+_COLUMN_GAP = 2
 
 
 class Output(StrEnum):
@@ -28,24 +32,25 @@ class Output(StrEnum):
     ARROW = "arrow"
 
 
-# Of the many measures those that answer the question; json, csv and arrow have all of them.
+# Of the many measures those that answer the question, the answer first: a narrow terminal shows
+# as many as fit whole. json, csv and arrow have all of them.
 MEASURES = (
-    "requests",
+    "token_hit_ratio",
+    "coverage_ratio",
     "prompt_tokens",
     "cached_tokens",
     "computed_tokens",
-    "token_hit_ratio",
-    "coverage_ratio",
+    "requests",
     "request_hit_ratio",
 )
 TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
     "hit_ratio": MEASURES,
     "hit_ratio_over_time": ("ts", *MEASURES),
     "engine_hit_ratio": (
+        "token_hit_ratio",
         "prompt_tokens",
         "cached_tokens",
         "computed_tokens",
-        "token_hit_ratio",
         "lookup_hit_ratio",
         "external_hit_ratio",
         "resets",
@@ -54,10 +59,10 @@ TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "engine_hit_ratio_over_time": (
         "ts",
+        "token_hit_ratio",
         "prompt_tokens",
         "cached_tokens",
         "computed_tokens",
-        "token_hit_ratio",
     ),
 }
 
@@ -104,17 +109,26 @@ def print_table(console: Console, name: str, table: pa.Table, by: str | None) ->
     One row stands upright, several as a table without the columns nobody knows anything about.
     """
     rows = registry.rows(table)
-    wanted = TABLE_COLUMNS.get(name, tuple(table.column_names))
     known = [c for c in table.column_names if any(row[c] is not None for row in rows)]
-    columns = [c for c in table.column_names if c == by or c in wanted]
+    wanted = TABLE_COLUMNS.get(name, tuple(table.column_names))
+    columns = [c for c in dict.fromkeys([by, *wanted]) if c in table.column_names]
     if not rows:
         console.print("no data")
     elif len(rows) == 1 and by is None:
         _print_upright(console, rows[0], columns)
     else:
-        columns = [c for c in columns if c in known]
-        console.print(rows_table([(c, c, formatter(c)) for c in columns], rows))
+        # Words instead of underscores, so that a heading may wrap on a narrow terminal.
+        headed = [(c.replace("_", " "), c, formatter(c)) for c in columns if c in known]
+        shown = print_rows(console, headed, rows)
+        columns = [column for _, column, _ in headed[:shown]]
     return len(set(known) - set(columns))
+
+
+def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> int:
+    """Print as many of the columns as fit whole; returns how many those are."""
+    count = fitting(columns, rows, console.width)
+    console.print(rows_table(columns[:count], rows, console.width))
+    return count
 
 
 def _print_upright(console: Console, row: Row, columns: Sequence[str]) -> None:
@@ -126,18 +140,42 @@ def _print_upright(console: Console, row: Row, columns: Sequence[str]) -> None:
     console.print(grid)
 
 
-Column = tuple[str, str, Callable[[object], str]]
+def rows_table(columns: Sequence[Column], rows: Sequence[Row], width: int = _PIPE_WIDTH) -> Table:
+    """Rows as a table; cells are text, never markup. Numbers are never cut, long names wrap.
 
-
-def rows_table(columns: Sequence[Column], rows: Sequence[Row]) -> Table:
-    """Rows as a table of (heading, name, how it is written); cells are text, never markup."""
+    Headings wrap at spaces where the whole would be wider than `width`.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, name, _ in columns:
-        numeric = any(_is_number(row.get(name)) for row in rows)
-        table.add_column(heading, justify="right" if numeric else "left")
+    least = [_least_width(column, rows) for column in columns]
+    whole = [max(cell_len(column[0]), _widest_cell(column, rows)) for column in columns]
+    for column, room in zip(columns, whole if _total(whole) <= width else least, strict=True):
+        numeric = any(_is_number(row.get(column[1])) for row in rows)
+        side: JustifyMethod = "right" if numeric else "left"
+        table.add_column(column[0], justify=side, width=room, overflow="fold")
     for row in rows:
         table.add_row(*(Text(show(row.get(name))) for _, name, show in columns))
     return table
+
+
+def fitting(columns: Sequence[Column], rows: Sequence[Row], width: int) -> int:
+    """How many of the columns fit side by side; at least one."""
+    least = [_least_width(column, rows) for column in columns]
+    return max(1, sum(_total(least[: n + 1]) <= width for n in range(len(least))))
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _COLUMN_GAP * (len(widths) - 1)
+
+
+def _least_width(column: Column, rows: Sequence[Row]) -> int:
+    """Room a column needs: its longest cell, up to a limit, and the longest word above it."""
+    words = column[0].split() or [""]
+    return max(min(_widest_cell(column, rows), _TEXT_WIDTH), *map(cell_len, words))
+
+
+def _widest_cell(column: Column, rows: Sequence[Row]) -> int:
+    _, name, show = column
+    return max((cell_len(show(row.get(name))) for row in rows), default=0)
 
 
 def formatter(column: str) -> Callable[[object], str]:

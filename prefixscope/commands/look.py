@@ -4,6 +4,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from exporter import now as now_view
@@ -58,13 +59,13 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _print(name: str, table: output.pa.Table, by: str | None) -> None:
+def _print(name: str, table: pa.Table, by: str | None) -> None:
     left_out = output.print_table(output.terminal(), name, table, by)
     if left_out:
         options.messages().print(f"{left_out} more columns with --output json", style="dim")
 
 
-def _write(form: Output, table: output.pa.Table) -> None:
+def _write(form: Output, table: pa.Table) -> None:
     """Bytes, so that neither encoding nor line ends depend on the terminal."""
     if form is Output.ARROW:
         content = output.to_arrow(table)
@@ -102,4 +103,4 @@ def now(
     ):
         if rows:
             console.print(f"\n{title}", style="bold")
-            console.print(output.rows_table(columns, rows))
+            output.print_rows(console, columns, rows)

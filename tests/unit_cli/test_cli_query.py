@@ -66,9 +66,9 @@ def test_arrow_is_a_stream(store: Path) -> None:
 def test_a_table_has_units_and_says_what_was_left_out(cli: Cli, store: Path) -> None:
     done = cli("query", "hit_ratio", "--by", "tenant", "--store", store)
     lines = [line.split() for line in done.out.splitlines()]
-    assert lines[0][:3] == ["tenant", "requests", "prompt_tokens"]
-    assert lines[1][:4] == ["(not", "given)", "1", "3,000"]
-    assert "70.00%" in lines[2]
+    assert lines[0][:4] == ["tenant", "token", "hit", "ratio"]
+    assert lines[1][:5] == ["(not", "given)", "–", "0.00%", "3,000"]
+    assert lines[2][:4] == ["acme", "70.00%", "100.00%", "1,000"]
     assert "more columns with --output json" in done.err
 
 
@@ -142,6 +142,25 @@ def test_now_on_an_empty_store_says_the_first_step(cli: Cli, tmp_path: Path) -> 
     done = cli("now", "--store", tmp_path / "store")
     assert done.status == 0, done.err
     assert "No data yet." in done.out
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+def test_a_narrow_terminal_shows_fewer_columns_but_cuts_no_number(width: int) -> None:
+    table = pa.table(
+        {
+            "tenant": ["a" * 100, "b"],
+            "token_hit_ratio": [0.805812, None],
+            "prompt_tokens": [242_601_123, 1],
+            "cached_tokens": [195_477_345, 0],
+        }
+    )
+    text = io.StringIO()
+    left_out = output.print_table(Console(file=text, width=width), "hit_ratio", table, "tenant")
+    assert "…" not in text.getvalue()
+    shown = [n for n in ("80.58%", "242,601,123", "195,477,345") if n in text.getvalue()]
+    assert len(shown) == 3 - left_out
+    assert left_out == {20: 3, 40: 3, 60: 2, 80: 0, 200: 0}[width]
+    assert text.getvalue().count("a") >= 100
 
 
 def test_hostile_text_is_text_and_not_markup() -> None:
