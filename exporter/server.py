@@ -34,6 +34,11 @@ from queries import registry
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 DEFAULT_SOURCE = "http"
+# Our pages need no script and nothing from elsewhere, so a browser may refuse both.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+}
 # Files taken in side by side; the writer is one, so more would only take turns.
 FILES_AT_ONCE = 2
 
@@ -106,7 +111,8 @@ class _Api:
         links = "".join(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in LINKS)
         return HTMLResponse(
             f"<!doctype html><title>prefixscope</title><h1>prefixscope "
-            f"{escape(self._services.version)}</h1><ul>{links}</ul>"
+            f"{escape(self._services.version)}</h1><ul>{links}</ul>",
+            headers=PAGE_HEADERS,
         )
 
     async def healthy(self, _request: Request) -> Response:
@@ -136,7 +142,7 @@ class _Api:
             moment = datetime.now(UTC)
             return now.render(now.summarise(self._ask_rows, moment), self._services.version)
 
-        return HTMLResponse(await self._in_query_slot(page))
+        return HTMLResponse(await self._in_query_slot(page), headers=PAGE_HEADERS)
 
     async def queries(self, _request: Request) -> Response:
         """What can be asked, with parameters and columns."""

@@ -474,6 +474,15 @@ def test_landing_page_links_what_exists(house: House) -> None:
     assert all(house.get(link).status_code == 200 for link in links)
 
 
+def test_now_is_a_page_without_script(house: House) -> None:
+    house.post(lines(row("a", replica="<script>alert(1)</script>")))
+    answer = house.get("/now")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "<script" not in answer.text
+    assert "Token hit ratio 70.0 % by request log" in answer.text
+
+
 def test_a_token_is_asked_for_everywhere_but_at_health(tmp_path: Path) -> None:
     paths = ("/metrics", "/now", "/", "/api/v1/queries", "/api/v1/query/hit_ratio")
     right = {"Authorization": "Bearer s3cret", "Host": "exporter.example:9465"}
