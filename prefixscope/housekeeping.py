@@ -12,7 +12,7 @@ from exporter.store.store import Store
 
 _log = logging.getLogger(__name__)
 
-TICK_SECONDS = 5.0
+TICK_SECONDS = 1.0
 FOLD_PATIENCE_SECONDS = 1.0
 # The first time soon after the start, when the first scrapes and loads are over.
 FIRST_MAINTENANCE_SECONDS, MAINTENANCE_SECONDS = 120.0, 3600.0

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 
 import duckdb
 import pyarrow as pa
@@ -129,7 +130,7 @@ class _Append:
         """
         log_format = self.stream.log_format
         quick = compile_quick(log_format, frozenset(self.stream.defaults))
-        inserted = self._read(_insert(quick, self.fresh.batch))
+        inserted = self._read(_insert(quick))
         if inserted == lines.table.num_rows:
             return 0
         # In Arrow, not in a temporary table: lines hold prompts and must never reach the disk.
@@ -140,7 +141,7 @@ class _Append:
         self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
         self.cursor.unregister("doubted_lines")
         good = "SELECT * EXCLUDE (line_number, reason, excerpt) FROM careful WHERE reason IS NULL"
-        inserted += self._read(_insert(good, self.fresh.batch))
+        inserted += self._read(_insert(good))
         return lines.table.num_rows - inserted
 
     def _read(self, statement: str) -> int:
@@ -148,15 +149,17 @@ class _Append:
         parameters = {
             "source": self.stream.source,
             "arrived": self.arrived,
+            "batch": self.fresh.batch,
             "earliest": self.store.earliest,
             "key": self.store.key,
             "hit_threshold_ratio": self.store.settings.hit_threshold_ratio,
             "fingerprint": self.stream.fingerprint,
             **{f"default_{name}": self.stream.defaults.get(name) for name in DEFAULTS},
         }
-        named = set(re.findall(r"\$(\w+)", statement))
+        named = _parameters(statement)
         [(changed,)] = self.cursor.execute(
-            statement, {name: value for name, value in parameters.items() if name in named}
+            self.store.parsed(statement),
+            {name: value for name, value in parameters.items() if name in named},
         ).fetchall()
         return int(changed)
 
@@ -258,5 +261,10 @@ _TALLY = f"""
     coalesce(sum(cached_tokens) FILTER ({_REPORTED}), 0)::BIGINT"""
 
 
-def _insert(select: str, batch: int) -> str:
-    return f"INSERT INTO requests BY NAME SELECT *, {batch}::BIGINT AS batch FROM ({select})"
+@cache
+def _parameters(statement: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\$(\w+)", statement))
+
+
+def _insert(select: str) -> str:
+    return f"INSERT INTO requests BY NAME SELECT *, $batch::BIGINT AS batch FROM ({select})"

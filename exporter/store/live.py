@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from exporter.store.counters import (
     COUNTER_COLUMNS,
+    OTHER,
     TTFT_BOUNDS,
     CounterDelta,
     LabelBounds,
@@ -122,26 +123,36 @@ def _insert(
 
 
 def restore(cursor: duckdb.DuckDBPyConnection, counters: LiveCounters) -> None:
-    """Brings the counters of a store back into memory; demoted values join 'other'."""
-    delta = CounterDelta()
+    """Brings the counters of a store back into memory.
+
+    The series of a value that was demoted meanwhile ends here: joining 'other' with its whole
+    past would show as a burst of traffic.
+    """
+    bounds, delta = counters.bounds, CounterDelta()
     sums = ", ".join(f"sum({name})::BIGINT" for name in COUNTER_COLUMNS)
     for model, route, template, tenant, *values in cursor.execute(
         f"SELECT {', '.join(LABELS)}, {sums} FROM live_counters GROUP BY ALL"
     ).fetchall():
-        delta.add_requests(counters.series(model, route, template, tenant), values)
+        named = zip(LABELS, (model, route, template, tenant), strict=True)
+        if all(_admitted(bounds, label, value) for label, value in named):
+            delta.add_requests(counters.series(model, route, template, tenant), values)
     for model, route, outcome, bucket, requests, seconds in cursor.execute(
         "SELECT model, route, outcome, bucket, sum(requests)::BIGINT, sum(seconds)"
         " FROM live_ttft GROUP BY ALL"
     ).fetchall():
-        folded = counters.bounds.fold("model", model), counters.bounds.fold("route", route)
-        delta.add_ttft(*folded, outcome, bucket, requests, seconds)
+        if _admitted(bounds, "model", model) and _admitted(bounds, "route", route):
+            delta.add_ttft(model, route, outcome, bucket, requests, seconds)
     delta.ingested = _sums(cursor, "source, source_format, sum(accepted)", "ingest_batches")
-    delta.rejected = _sums(cursor, "source, reason, count(*)", "rejects")
+    delta.rejected = _sums(cursor, "source, reason, sum(rejects)", "reject_totals")
     late, arrived = cursor.execute(
         "SELECT coalesce(sum(late_tokens), 0)::BIGINT, max(last_arrived) FROM ingest_batches"
     ).fetchone() or (0, None)
     delta.late_tokens, delta.last_arrived = late, arrived
     counters.apply(delta)
+
+
+def _admitted(bounds: LabelBounds, label: str, value: str) -> bool:
+    return value == OTHER or bounds.fold(label, value) == value
 
 
 def _sums(

@@ -11,7 +11,7 @@ import duckdb
 
 from exporter.store import live, rollup
 from exporter.store.labels import choose_labels
-from exporter.store.store import Store
+from exporter.store.store import Store, earliest
 
 # Tables whose rows go after `rollup_days`, and the time they go by.
 _AGED = (
@@ -52,6 +52,8 @@ def retain(store: Store, now: datetime) -> None:
     with store.write() as cursor:
         _forget_requests(cursor, hot)
         _forget_rejects(cursor, hot)
+        # Inside the transaction: no row may come in between the two.
+        store.earliest = earliest(cursor)
     with store.write() as cursor:
         for table, moment in _AGED:
             cursor.execute(f"DELETE FROM {table} WHERE {moment} < $kept", {"kept": kept})

@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 
 # Rows and seconds that may gather before roll-ups and counters follow.
 _FOLD_ROWS = 10_000
-_FOLD_SECONDS = 0.2
+_FOLD_SECONDS = 1.0
 
 
 class StoreSettings(BaseModel):
@@ -70,6 +70,7 @@ class Store:
         self._writer = connection.cursor()
         self._writing = threading.Lock()
         self._folding = threading.Lock()
+        self._statements: dict[str, list[duckdb.Statement]] = {}
         admitted = self.cursor().execute("SELECT label, value FROM label_values").fetchall()
         bounds = LabelBounds(settings.label_limits(), admitted)
         self.counters = LiveCounters(bounds, settings.max_series)
@@ -119,6 +120,16 @@ class Store:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return self._connection.cursor()
+
+    def parsed(self, statement: str) -> duckdb.Statement:
+        """A long statement taken apart once: small batches run the same ones again and again."""
+        if statement not in self._statements:
+            self._statements[statement] = self._writer.extract_statements(statement)
+        return self._statements[statement][0]
+
+    def refresh_earliest(self) -> None:
+        """To be called when retention has moved the line before which rows are refused."""
+        self.earliest = earliest(self.cursor())
 
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:

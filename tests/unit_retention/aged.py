@@ -24,7 +24,9 @@ def put(store: Store, rows: list[Row], arrived: datetime | None = None) -> Batch
         ts = {"ts": at(str(row["ts"])).isoformat()} if "ts" in row else {}
         text += json.dumps(row | ts).encode() + b"\n"
     (batch,) = LineReader(io.BytesIO(text))
-    return append(store, batch, Stream("log", ndjson.FORMAT), arrived)
+    result = append(store, batch, Stream("log", ndjson.FORMAT), arrived)
+    store.fold()
+    return result
 
 
 def one(store: Store, query: str) -> object:

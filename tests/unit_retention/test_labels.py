@@ -105,6 +105,13 @@ def test_nobody_is_demoted_where_there_is_room(store: Store) -> None:
     assert one(store, "SELECT since FROM label_values WHERE value = 'ann'") == since
 
 
+def test_a_newcomer_without_tokens_takes_no_place(store: Store) -> None:
+    _serve(store, "03-02 09:00", yan=10, zoe=20)
+    put(store, [{"request_id": "a", "ts": "03-04 09:00", "tenant": "ann"}], at("03-04 09:00"))
+    choose_labels(store, at("03-04 10:00"))
+    assert _chosen(store) == ["yan", "zoe"]
+
+
 def test_choice_lasts_over_a_restart(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s", SETTINGS)
     _serve(store, "03-02 09:00", ann=10, ben=20)
