@@ -22,6 +22,7 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_openmetrics,
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
+from starlette.routing import Route
 
 from exporter.collector import Collector, Inputs
 from exporter.engine_totals import EngineTotals
@@ -510,3 +511,10 @@ def test_without_a_token_another_site_cannot_post(house: House) -> None:
     refused = house.post(lines(row("a")), Origin="https://evil.example")
     assert refused.status_code == 403
     assert house.post(lines(row("a")), Origin="http://localhost:8501").status_code == 200
+
+
+def test_the_reference_names_every_path(house: House) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+    documented = set(re.findall(r"^\| `(?:GET|POST) (/[^`]*)`", text, re.MULTILINE))
+    app = build_app(house.services, ServerSettings())
+    assert documented == {route.path for route in app.routes if isinstance(route, Route)}
