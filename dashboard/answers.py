@@ -1,6 +1,7 @@
 """Questions with the page's window and filters filled in, and a bounded cache of their answers."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -32,14 +33,20 @@ def data_version(now: float | None = None) -> int:
     return int((time.time() if now is None else now) // REFRESH_SECONDS)
 
 
-def asked(name: str, **params: object) -> Rows:
-    """Rows of a question; parameters that are None are left to their default."""
+def asked(
+    name: str, params: Mapping[str, object] | None = None, *, versions: int = 1
+) -> Rows:
+    """Rows of a question; parameters that are None are left to their default.
+
+    An answer that may be older is kept for so many data versions.
+    """
     texts = {
         key: iso(value) if isinstance(value, datetime) else str(value)
-        for key, value in params.items()
+        for key, value in (params or {}).items()
         if value is not None
     }
-    answer: pa.Table = _answer(exporter_url(), name, tuple(sorted(texts.items())), data_version())
+    key = tuple(sorted(texts.items()))
+    answer: pa.Table = _answer(exporter_url(), name, key, data_version() // versions)
     rows: Rows = answer.to_pylist()
     return rows
 
@@ -108,7 +115,7 @@ class Answers:
         known = questions()[name].params
         given: dict[str, object] = {"since": window.since, "until": window.until}
         given |= self.filters.dimension_filters()
-        return asked(name, **{k: v for k, v in given.items() if k in known}, **extra)
+        return asked(name, {k: v for k, v in given.items() if k in known} | extra)
 
 
 def last_data(state: Row) -> datetime | None:

@@ -168,7 +168,7 @@ def _dimension(filters: Filters, dimension: str) -> None:
 
 def _values(dimension: str) -> list[str]:
     try:
-        rows = asked("dimension_values", dimension=dimension)
+        rows = asked("dimension_values", {"dimension": dimension}, versions=8)
     except DashboardError:
         return []
     return [row["value"] for row in rows[:MOST_OPTIONS]]

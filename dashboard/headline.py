@@ -6,6 +6,7 @@ from typing import Literal
 from dashboard.answers import Answers
 from dashboard.figures.numbers import percent, points, whole
 from dashboard.figures.rows import Row, Rows, number
+from dashboard.verdict import RATIO_NOISE, where_words
 from dashboard.words import hover
 
 Basis = Literal["log", "engine", "none"]
@@ -86,6 +87,33 @@ def of_tokens(row: Row) -> str:
     if cached is None or not reported:
         return ""
     return f"**{whole(cached)} of {whole(reported)} reported prompt tokens.**"
+
+
+def movers(answers: Answers, by: str) -> Rows:
+    """Who moved against the comparison window; no rows where nothing is compared."""
+    before = answers.before
+    if before is None:
+        return []
+    return answers.rows("movers", by=by, baseline_since=before.since, baseline_until=before.until)
+
+
+def where(answers: Answers, lead: Headline) -> str:
+    """The template that explains most of a drop, by the log; '' without a drop or a leader."""
+    if lead.basis != "log" or (lead.change or 0.0) > -RATIO_NOISE:
+        return ""
+    return where_words("template", movers(answers, "template"))
+
+
+def told(row: Row, all_computed_tokens: float) -> Row:
+    """The row with its share of all computed tokens.
+
+    Where nothing was reported, cached and computed are unknown: the sums say 0 there.
+    """
+    if not number(row, "reported_prompt_tokens"):
+        return {**row, "cached_tokens": None, "computed_tokens": None, "computed_share": None}
+    computed = number(row, "computed_tokens")
+    known = computed is not None and all_computed_tokens > 0
+    return {**row, "computed_share": computed / all_computed_tokens if known and computed else None}
 
 
 def beside(lead: Headline) -> str:

@@ -109,8 +109,8 @@ def _elsewhere(state: Row, filters: Filters, window: Window) -> None:
 
 
 def window_words(answers: Answers) -> str:
-    """The window every number of the page is for, and how to change it in a chart."""
-    return f"Window: {_from_to(answers.window)}; drag across a chart over time to look closer."
+    """The window every number of the page is for."""
+    return f"Window: {_from_to(answers.window)}."
 
 
 def _from_to(window: Window) -> str:
@@ -133,6 +133,7 @@ def chart(figure: go.Figure, key: str, alt: str) -> None:
 
 def time_chart(figure: go.Figure, key: str, alt: str) -> None:
     """Draw a figure over time. Dragging across it makes that time the page's window."""
+    st.caption("Drag across the chart to look at a shorter time.")
     st.plotly_chart(figure, key=key, alt=alt, config=CHART_BUTTONS, selection_mode="box",
                     on_select=partial(look_closer, key))  # fmt: skip
 

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from dashboard.figures.numbers import percent, relative, seconds, signed_percent
+from dashboard.figures.numbers import percent, points, relative, seconds, signed_percent
+from dashboard.figures.rows import Rows, number
+from dashboard.figures.safe import code_span
 
 RATIO_NOISE = 0.005  # half a point: below it a ratio counts as unchanged
 TTFT_NOISE = 0.10  # buckets are 8 % wide
@@ -18,6 +20,7 @@ class Facts:
     ratio: float | None
     ratio_before: float | None
     before_words: str
+    where: str = ""
     coverage: float | None = None
     p50_seconds: float | None = None
     p50_before_seconds: float | None = None
@@ -35,6 +38,22 @@ def verdict(facts: Facts) -> str:
     return "; ".join(part for part in parts if part) + "."
 
 
+def where_words(by: str, movers: Rows, noise: float = RATIO_NOISE) -> str:
+    """Which value of a dimension computes most beyond before, when one clearly leads.
+
+    One clearly leads when it has more than half of all extra computed tokens.
+    """
+    extra = {row[by]: number(row, "extra_computed_tokens") or 0.0 for row in movers}
+    worse = sum(value for value in extra.values() if value > 0)
+    value = max(extra, key=lambda name: extra[name], default=None)
+    if value is None or worse <= 0 or extra[value] <= worse / 2:
+        return ""
+    change = next(number(row, "change_ratio") for row in movers if row[by] == value)
+    if change is None or change > -noise:
+        return ""
+    return f"mostly {by} {code_span(value)} ({points(change)})"
+
+
 def _ratio(facts: Facts) -> str:
     if facts.ratio is None:
         return "No token hit ratio in this window"
@@ -47,7 +66,8 @@ def _ratio(facts: Facts) -> str:
     if abs(change) < RATIO_NOISE:
         return f"{said}, as in {facts.before_words}"
     direction = "above" if change > 0 else "below"
-    return f"{said}, {abs(change) * 100:.1f} points {direction} {facts.before_words}"
+    where = f", {facts.where}" if facts.where else ""
+    return f"{said}, {abs(change) * 100:.1f} points {direction} {facts.before_words}{where}"
 
 
 def _ttft(facts: Facts) -> str:

@@ -7,7 +7,7 @@ from dashboard.answers import Answers
 from dashboard.figures.over_time import ratio_with_load
 from dashboard.figures.rows import Rows, number
 from dashboard.figures.safe import code_span
-from dashboard.headline import Headline, beside, headline, ratio_over_time
+from dashboard.headline import Headline, beside, headline, ratio_over_time, where
 from dashboard.pain import Load, Ttft, load, ttft
 from dashboard.replicas import down, outliers, table_rows
 from dashboard.verdict import Facts, verdict
@@ -35,6 +35,7 @@ def _facts(
         ratio=lead.ratio,
         ratio_before=number(lead.before, "token_hit_ratio"),
         before_words=page.comparison_words(answers),
+        where=where(answers, lead),
         coverage=lead.coverage if lead.basis == "log" else None,
         p50_seconds=delay.p50_seconds,
         p50_before_seconds=delay.p50_before_seconds,

@@ -10,6 +10,7 @@ from dashboard.controls import choose, drill
 from dashboard.figures.movers import movers_bars
 from dashboard.figures.rows import Row, Rows, group, number
 from dashboard.figures.sparkline import sparkline
+from dashboard.headline import movers, told
 from dashboard.words import NEXT_STEP_ROWS, purpose
 
 # What a click leads to: the next finer dimension.
@@ -45,19 +46,14 @@ def _with_trends(answers: Answers, question: str, rows: Rows, by: str) -> list[R
         for value, own in group(series, by).items()
     }
     total = sum(number(row, "computed_tokens") or 0.0 for row in rows)
-    shares = [(number(row, "computed_tokens") or 0.0) / total if total else None for row in rows]
-    return [
-        {**row, "trend": trends.get(row[by]), "computed_share": share}
-        for row, share in zip(rows, shares, strict=True)
-    ]
+    return [{**told(row, total), "trend": trends.get(row[by])} for row in rows]
 
 
 def _movers(answers: Answers, by: str) -> None:
     if answers.before is None:
         st.caption("Movers need a comparison: choose one in “Compare with”.")
         return
-    rows = answers.rows("movers", by=by, baseline_since=answers.before.since,
-                        baseline_until=answers.before.until)  # fmt: skip
+    rows = movers(answers, by)
     st.markdown(f"##### Movers against {page.comparison_words(answers)}", help=purpose("movers"))
     bars, table = st.columns([1, 1.4])
     with bars:

@@ -60,6 +60,7 @@ def test_now_tells_ratio_coverage_and_change(exporter: Exporter, open_page: Open
     log_rows(exporter)
     app = open_page()
     assert tile(app, RATIO) == ("57.5 %", "-12.5 points")
+    assert "below the previous 6 h, mostly template `(not given)` (-12.5 points);" in words(app)
     assert tile(app, "Coverage")[0] == "80.0 %"
     assert "Token hit ratio 57.5 %, 12.5 points below the previous 6 h" in words(app)
     assert "only 80.0 % of the prompt tokens report a cached count" in words(app)
@@ -245,6 +246,18 @@ def test_who_tells_ratio_and_share_by_dimension(exporter: Exporter, open_page: O
     assert table["trend"][0].startswith("data:image/svg+xml")
 
 
+def test_t5_who_knows_no_computed_tokens_where_nothing_reports(
+    exporter: Exporter, open_page: Open
+) -> None:
+    exporter.request(30, 1000, None, route="silent")
+    exporter.request(31, 500, 0, route="cold")
+    table = open_page("who", by="route").dataframe[0].value
+    assert list(table["route"]) == ["silent", "cold"]
+    assert table["computed_tokens"].isna().tolist() == [True, False]
+    assert table["token_hit_ratio"].isna().tolist() == [True, False]
+    assert list(table["computed_share"])[1] == 100.0
+
+
 def test_who_names_movers_against_the_comparison(exporter: Exporter, open_page: Open) -> None:
     log_rows(exporter)
     app = open_page("who", by="route")
@@ -387,5 +400,5 @@ def test_t78_the_zone_of_the_server_changes_nothing(
     monkeypatch.undo()
     time.tzset()
     assert seen[0] == seen[1]
-    assert "Window: 2026-11-29 23:00 to 2026-11-30 01:00 UTC;" in "\n".join(seen[0][0])
+    assert "Window: 2026-11-29 23:00 to 2026-11-30 01:00 UTC." in "\n".join(seen[0][0])
     assert "2026-11-29T23:30:00" in json.dumps(seen[0][1])

@@ -3,7 +3,7 @@
 import pytest
 
 from dashboard.replicas import down, outliers, state
-from dashboard.verdict import Facts, verdict
+from dashboard.verdict import Facts, verdict, where_words
 
 
 def facts(**changes: object) -> Facts:
@@ -50,6 +50,31 @@ def test_clauses(changes: dict[str, object], said: str) -> None:
 def test_without_comparison_nothing_is_compared() -> None:
     line = verdict(facts(before_words="", ratio_before=None, p95_before_seconds=None))
     assert line == "Token hit ratio 71.2 %; TTFT p95 1.00 s."
+
+
+def mover(name: str, extra: int | None, change: float | None) -> dict[str, object]:
+    return {"template": name, "extra_computed_tokens": extra, "change_ratio": change}
+
+
+@pytest.mark.parametrize(
+    ("movers", "said"),
+    [
+        ([mover("a", 600, -0.12), mover("b", 500, -0.1)], "mostly template `a` (-12.0 points)"),
+        ([mover("a", 500, -0.12), mover("b", 500, -0.1)], ""),  # none has more than half
+        ([mover("a", -900, 0.3), mover("b", 100, -0.1)], "mostly template `b` (-10.0 points)"),
+        ([mover("a", -900, 0.3)], ""),
+        ([mover("a", None, None)], ""),
+        ([mover("a", 600, -0.001)], ""),
+        ([mover("`<b>`", 600, -0.12)], "mostly template `’<b>’` (-12.0 points)"),
+        ([], ""),
+    ],
+)
+def test_where_is_said_only_when_one_leads(movers: list[dict[str, object]], said: str) -> None:
+    assert where_words("template", movers) == said
+
+
+def test_where_stands_behind_the_drop() -> None:
+    assert "below the previous 6 h, mostly x;" in verdict(facts(where="mostly x"))
 
 
 def test_quiet_things_are_not_mentioned() -> None:
