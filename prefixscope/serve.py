@@ -55,11 +55,15 @@ class Running:
     """An exporter at work and where it answers."""
 
     url: str
-    server: threading.Thread
+    server_stopped: threading.Event
 
     def wait(self) -> None:
-        """Block until something stops the server; that nobody asked for it is an error."""
-        self.server.join()
+        """Block until something stops the server; that nobody asked for it is an error.
+
+        Not by joining the thread: in Python 3.11 a join that Ctrl-C interrupts takes the thread
+        for ended, and the store would be closed while requests are still being answered.
+        """
+        self.server_stopped.wait()
         raise PrefixscopeError("the HTTP server has stopped; the log says why")
 
 
@@ -85,10 +89,10 @@ def running(settings: Settings) -> Iterator[Running]:
             stack.callback(worker.stop)
         services = _services(store, totals, scraper, workers)
         app = build_app(services, settings.server, token)
-        server = stack.enter_context(_serving(app, listener))
+        server_stopped = stack.enter_context(_serving(app, listener))
         write_owner(store.directory, url)
         stack.callback(remove_owner, store.directory)
-        yield Running(url, server)
+        yield Running(url, server_stopped)
 
 
 def _services(
@@ -148,8 +152,11 @@ def url_of(listener: socket.socket, address: str) -> str:
 
 
 @contextmanager
-def _serving(app: Starlette, listener: socket.socket) -> Iterator[threading.Thread]:
-    """The HTTP server in a thread of its own; signals stay with the main thread."""
+def _serving(app: Starlette, listener: socket.socket) -> Iterator[threading.Event]:
+    """The HTTP server in a thread of its own; signals stay with the main thread.
+
+    Gives the event that is set once the server has stopped, asked or not.
+    """
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -159,10 +166,18 @@ def _serving(app: Starlette, listener: socket.socket) -> Iterator[threading.Thre
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listener],), name="http")
+    stopped = threading.Event()
+
+    def serve() -> None:
+        try:
+            server.run([listener])
+        finally:
+            stopped.set()
+
+    thread = threading.Thread(target=serve, name="http")
     thread.start()
     try:
-        yield thread
+        yield stopped
     finally:
         server.should_exit = True
         thread.join()

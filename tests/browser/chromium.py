@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -38,7 +39,10 @@ FAILURE = "[data-testid='stException']"
 
 @dataclass(frozen=True)
 class Visit:
-    """What one page did: seconds to its first content and to rest, its text, its errors."""
+    """What one page did: seconds to its first content and to rest, its text, its errors.
+
+    `time_axes` are the ends of every chart's time axis as the reader sees them.
+    """
 
     page: str
     theme: Theme
@@ -46,6 +50,7 @@ class Visit:
     settled_seconds: float
     text: str
     errors: list[str]
+    time_axes: list[tuple[datetime, datetime]]
 
 
 def installed() -> str | None:
@@ -88,6 +93,23 @@ def _collect_errors(page: Page) -> list[str]:
     return errors
 
 
+def _time_axes(page: Page) -> list[tuple[datetime, datetime]]:
+    """Ends of the time axes of all Plotly charts, from the live charts."""
+    ranges = page.evaluate(
+        """() => [...document.querySelectorAll('.js-plotly-plot')].flatMap(plot =>
+            Object.entries(plot._fullLayout)
+                .filter(([name, axis]) => name.startsWith('xaxis') && axis.type === 'date')
+                .map(([name, axis]) => axis.range))"""
+    )
+    return [(_utc(start), _utc(end)) for start, end in ranges]
+
+
+def _utc(text: str) -> datetime:
+    """Plotly writes up to four digits of a second's fraction."""
+    seconds, _, _ = text.partition(".")
+    return datetime.fromisoformat(seconds).replace(tzinfo=UTC)
+
+
 def _wait_until_at_rest(page: Page) -> None:
     page.wait_for_selector(RESTING, timeout=TIMEOUT_MILLISECONDS)
     page.wait_for_selector(PLACEHOLDER, state="detached", timeout=TIMEOUT_MILLISECONDS)
@@ -105,9 +127,10 @@ def visit(
     name: str,
     theme: Theme,
     picture: Path | None = None,
+    height: int = 1000,
 ) -> Visit:
     """Open a page as a first-time visitor of the given theme; save a picture if asked."""
-    context = running.new_context(color_scheme=theme, viewport={"width": 1440, "height": 1000})
+    context = running.new_context(color_scheme=theme, viewport={"width": 1440, "height": height})
     try:
         page = context.new_page()
         errors = _collect_errors(page)
@@ -121,6 +144,6 @@ def visit(
         if picture is not None:
             page.screenshot(path=picture)
         text = page.locator("[data-testid='stMain']").inner_text()
-        return Visit(name, theme, first_content, settled, text, errors)
+        return Visit(name, theme, first_content, settled, text, errors, _time_axes(page))
     finally:
         context.close()

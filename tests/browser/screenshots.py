@@ -12,7 +12,9 @@ from pathlib import Path
 from tests.browser import chromium
 
 
-def photograph(url: str, out: Path, executable: str, query: str) -> list[chromium.Visit]:
+def photograph(
+    url: str, out: Path, executable: str, query: str, height: int
+) -> list[chromium.Visit]:
     """One PNG a page and theme in `out`, named page-theme.png."""
     out.mkdir(parents=True, exist_ok=True)
     visits = []
@@ -23,7 +25,7 @@ def photograph(url: str, out: Path, executable: str, query: str) -> list[chromiu
             for theme in chromium.THEMES:
                 picture = out / f"{name}-{theme}.png"
                 where = chromium.address(url, name, query)
-                visit = chromium.visit(running, where, name, theme, picture)
+                visit = chromium.visit(running, where, name, theme, picture, height)
                 visits.append(visit)
                 print(
                     f"{picture}: first content {visit.first_content_seconds:.2f} s, "
@@ -38,12 +40,15 @@ def main() -> int:
     parser.add_argument("--url", default="http://127.0.0.1:8501", help="a running dashboard")
     parser.add_argument("--out", type=Path, default=Path("screenshots"), help="folder for PNGs")
     parser.add_argument("--query", default="", help="filters of a view, like '?since=7d'")
+    parser.add_argument("--height", type=int, default=1800, help="pixels; whole pages need 1800")
     arguments = parser.parse_args()
     executable = chromium.installed()
     if executable is None:
         print("no chromium on the path; install it, e.g. apt-get install chromium", file=sys.stderr)
         return 2
-    visits = photograph(arguments.url, arguments.out, executable, arguments.query)
+    visits = photograph(
+        arguments.url, arguments.out, executable, arguments.query, arguments.height
+    )
     errors = [f"{seen.page} ({seen.theme}): {error}" for seen in visits for error in seen.errors]
     print("\n".join(errors) or "no errors on any page", file=sys.stderr if errors else sys.stdout)
     return 1 if errors else 0

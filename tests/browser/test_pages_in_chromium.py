@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,22 @@ def test_page_opens_without_a_complaint(
     assert visit.errors == []
     assert visit.text.strip()
     assert "NaN" not in visit.text
+
+
+@pytest.mark.parametrize("page", ["now", "memory"])
+def test_time_axes_show_the_asked_window(
+    site: tuple[str, str], browser: Browser, page: str
+) -> None:
+    kind, dashboard = site
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    since = until - timedelta(days=7)
+    window = f"?since={since:%Y-%m-%dT%H:%M:%SZ}&until={until:%Y-%m-%dT%H:%M:%SZ}"
+    where = chromium.address(dashboard, page, window)
+    axes = chromium.visit(browser, where, page, "light").time_axes
+    assert bool(axes) == (kind != "empty")
+    for start, end in axes:
+        assert abs(start - since) < timedelta(hours=12)
+        assert abs(end - until) < timedelta(hours=12)
 
 
 def test_now_shows_the_headline_of_what_is_there(site: tuple[str, str], browser: Browser) -> None:
