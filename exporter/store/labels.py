@@ -19,7 +19,7 @@ def choose_labels(store: Store, now: datetime) -> None:
 
     Values of before keep their place where there is room, so that nobody is demoted in vain.
     A promoted value starts at 0, its past stays in 'other'; a demoted one stands still until
-    restart. Chosen less than a day ago: nothing happens.
+    restart and ends there. Chosen less than a day ago: nothing happens.
     """
     moment = now.astimezone(UTC).replace(tzinfo=None)
     with store.write() as cursor:
