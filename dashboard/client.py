@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow as pa
 import requests
@@ -61,11 +62,17 @@ def ask(url: str, name: str, params: Mapping[str, str]) -> pa.Table:
     return _table(url, name, response)
 
 
+def shown(url: str) -> str:
+    """The address for people: without the user and password it may carry."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
 def _table(url: str, name: str, response: requests.Response) -> pa.Table:
     """The answer's table, or the error its status means."""
     if response.status_code in {401, 403}:
         raise TokenRefused(
-            f"The exporter at {url} asks for a token, or does not know the one given.",
+            f"The exporter at {shown(url)} asks for a token, or does not know the one given.",
             "export PREFIXSCOPE_TOKEN=…   # the token of the exporter, then restart the dashboard",
         )
     is_arrow = response.headers.get("Content-Type", "").startswith(ARROW)
@@ -90,6 +97,6 @@ def _reason(response: requests.Response) -> str:
 
 def _unreachable(url: str, reason: str) -> ExporterUnreachable:
     return ExporterUnreachable(
-        f"No exporter answers at {url} ({reason}).",
+        f"No exporter answers at {shown(url)} ({reason}).",
         "prefixscope serve --config prefixscope.yml   # or, to look around: prefixscope demo",
     )

@@ -5,7 +5,7 @@ from typing import Literal
 
 from dashboard.answers import Answers
 from dashboard.figures.numbers import percent, points, whole
-from dashboard.figures.rows import Row, Rows, number
+from dashboard.figures.rows import Row, Rows, number, reported_cached
 from dashboard.verdict import RATIO_NOISE, where_words
 from dashboard.words import hover
 
@@ -83,7 +83,7 @@ def ratio_over_time(answers: Answers, lead: Headline, *, before: bool = False) -
 
 def of_tokens(row: Row) -> str:
     """ "29,696 of 43,832 prompt tokens": what a token hit ratio is made of; '' if unknown."""
-    cached, reported = number(row, "cached_tokens"), number(row, "reported_prompt_tokens")
+    cached, reported = reported_cached(row), number(row, "reported_prompt_tokens")
     if cached is None or not reported:
         return ""
     return f"**{whole(cached)} of {whole(reported)} reported prompt tokens.**"

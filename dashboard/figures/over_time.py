@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 from dashboard.figures.layout import ratio_axis, style, time_axis
 from dashboard.figures.numbers import percent
 from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, LOAD, UNKNOWN, translucent
-from dashboard.figures.rows import Row, Rows, isolated, moment, number, with_gaps
+from dashboard.figures.rows import Row, Rows, isolated, moment, number, reported_cached, with_gaps
 
 # Coverage is drawn only where it falls below this; the hover always has it.
 FULL_COVERAGE = 0.95
@@ -75,18 +75,16 @@ def _ratio_line(
 
 def _of(row: Row, column: str) -> str:
     """The sums behind a ratio, for its hover; empty where the row does not carry them."""
-    sums = {
-        "token_hit_ratio": ("cached_tokens", ("reported_prompt_tokens", "prompt_tokens")),
-        "coverage_ratio": ("reported_prompt_tokens", ("prompt_tokens",)),
-    }
-    above, below_columns = sums[column]
-    below = next((c for c in below_columns if number(row, c) is not None), None)
-    if below is None or number(row, above) is None:
+    reported, prompt = number(row, "reported_prompt_tokens"), number(row, "prompt_tokens")
+    if column == "coverage_ratio":
+        above, below, word = reported, prompt, "prompt"
+    else:
+        above, below, word = reported_cached(row), reported, "reported prompt"
+    if above is None or below is None:
         return ""
-    word = "reported prompt" if below == "reported_prompt_tokens" else "prompt"
     covered = None if column == "coverage_ratio" else number(row, "coverage_ratio")
     beside = "" if covered is None else f", coverage {percent(covered)}"
-    return f" ({number(row, above):,.0f} of {number(row, below):,.0f} {word} tokens{beside})"
+    return f" ({above:,.0f} of {below:,.0f} {word} tokens{beside})"
 
 
 def _load(figure: go.Figure, rows: list[Row]) -> None:

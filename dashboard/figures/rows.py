@@ -26,6 +26,17 @@ def count(row: Row, column: str) -> int | None:
     return None if value is None else int(value)
 
 
+def reported_cached(row: Row) -> float | None:
+    """Numerator of the token hit ratio: the cached tokens of what is reported.
+
+    `cached_tokens` of engines may also hold tokens whose prompts are not known.
+    """
+    reported, computed = number(row, "reported_prompt_tokens"), number(row, "computed_tokens")
+    if reported is None or computed is None:
+        return number(row, "cached_tokens")
+    return reported - computed
+
+
 def moment(value: object) -> datetime:
     """Time of a row as naive UTC, which Plotly draws as it is; raises on anything else."""
     if isinstance(value, str):

@@ -50,6 +50,14 @@ def test_a_closed_port_names_the_address_and_the_command() -> None:
     assert "prefixscope serve" in caught.value.remedy
 
 
+def test_a_password_in_the_address_is_not_shown(exporter: Exporter) -> None:
+    exporter.broken = True
+    secret = exporter.url.replace("http://", "http://reader:s3cret@")
+    with pytest.raises(ExporterUnreachable, match=exporter.url) as caught:
+        ask(secret, "store_state", {})
+    assert "s3cret" not in str(caught.value)
+
+
 def test_something_else_at_the_address_is_not_taken_for_an_exporter(exporter: Exporter) -> None:
     exporter.broken = True
     with pytest.raises(ExporterUnreachable, match="not an exporter"):

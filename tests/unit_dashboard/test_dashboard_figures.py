@@ -55,6 +55,14 @@ def test_zero_is_a_number() -> None:
     assert rows.number({"v": 0}, "v") == 0.0
 
 
+def test_numerator_is_what_the_ratio_counts() -> None:
+    # Of 70 cached tokens 10 belong to prompts nobody counted: the ratio is 60 of 100.
+    engine = {"cached_tokens": 70, "reported_prompt_tokens": 100, "computed_tokens": 40}
+    assert rows.reported_cached(engine) == 60
+    assert rows.reported_cached({"cached_tokens": 7}) == 7
+    assert rows.reported_cached({}) is None
+
+
 def test_lone_values_are_found() -> None:
     assert rows.isolated([1.0, None, 2.0, 3.0, None, 4.0]) == [
         True, False, False, False, False, True,
