@@ -47,9 +47,16 @@ def with_value(request_id: str, field: str, literal: str) -> str:
     return json.dumps(row).replace('"<here>"', literal)
 
 
-@pytest.mark.parametrize(
-    "field", ["prompt_tokens", "cached_tokens", "output_tokens", "cache_write_tokens"]
-)
+def test_bad_optional_counts_are_unknown_and_never_a_number(shared_store: Store) -> None:
+    field = "cache_write_tokens"
+    lines = [with_value(str(n), field, literal) for n, (literal, _) in enumerate(COUNTS)]
+    load(shared_store, lines, field)
+    stored = by_id(shared_store, field)
+    got = {literal: stored[str(n)][field] for n, (literal, _) in enumerate(COUNTS)}
+    assert got == dict(COUNTS)
+
+
+@pytest.mark.parametrize("field", ["prompt_tokens", "cached_tokens", "output_tokens"])
 def test_bad_numbers_of_tokens_are_unknown_and_flagged(shared_store: Store, field: str) -> None:
     lines = [with_value(str(n), field, literal) for n, (literal, _) in enumerate(COUNTS)]
     summary = load(shared_store, lines, field)
@@ -151,9 +158,9 @@ def test_reading_rejects_again_adds_none(store: Store) -> None:
 
 def test_escaped_nul_and_lone_surrogates_do_no_harm(store: Store) -> None:
     lines = [
-        '{"request_id":"nul","ts":"%s","prompt_tokens":5,"tenant":"a\\u0000b"}' % NOON,
-        '{"request_id":"lone","ts":"%s","prompt_tokens":5,"tenant":"a\\ud800b"}' % NOON,
-        '{"request_id":"good","ts":"%s","prompt_tokens":5}' % NOON,
+        '{"request_id":"nul","ts":1772452800,"prompt_tokens":5,"tenant":"a\\u0000b"}',
+        '{"request_id":"lone","ts":1772452800,"prompt_tokens":5,"tenant":"a\\ud800b"}',
+        '{"request_id":"good","ts":1772452800,"prompt_tokens":5}',
     ]
     summary = load(store, lines)
     assert summary.accepted + summary.rejected == 3
@@ -162,7 +169,7 @@ def test_escaped_nul_and_lone_surrogates_do_no_harm(store: Store) -> None:
 
 
 def test_repeated_keys_are_read_once_and_the_same_way_every_time(store: Store) -> None:
-    line = '{"request_id":"r","ts":"%s","prompt_tokens":5,"prompt_tokens":7}' % NOON
+    line = '{"request_id":"r","ts":1772452800,"prompt_tokens":5,"prompt_tokens":7}'
     load(store, [line])
     assert load(store, [line]).duplicate == 1
     assert by_id(store)["r"]["prompt_tokens"] in (5, 7)

@@ -50,13 +50,13 @@ def read(
 def expected(data: bytes, *, take_tail: bool, limit: int = LIMIT) -> tuple[object, object, object]:
     """The same in plain Python, line by line."""
     lines, bad, position, end = [], [], 0, (0, 0)
-    for number, line in enumerate(data.splitlines(keepends=True), start=1):
-        start, position = position, position + len(line)
-        if not line.endswith(b"\n") and not take_tail:
+    for number, whole in enumerate(data.splitlines(keepends=True), start=1):
+        start, position = position, position + len(whole)
+        if not whole.endswith(b"\n") and not take_tail:
             break
         end = (position, number)
-        if number == 1 and line.startswith(MARK):
-            start, line = 3, line[3:]
+        line = whole.removeprefix(MARK) if number == 1 else whole
+        start += len(whole) - len(line)
         if len(line) > limit:
             bad.append((start, number, "too_long"))
         elif line.strip() or len(line) > 16:

@@ -29,14 +29,35 @@ def _rows() -> list[dict[str, object] | str | bytes]:
     for number, prompt in enumerate(PROMPTS):
         chat = [{"role": "system", "content": prompt}]
         rows += [
-            {**base, "request_id": f"good-{number}", "tenant": LABEL, "messages": chat,
-             "prompt": prompt, "input": [prompt], "choices": [{"message": {"content": prompt}}],
-             "prompt_token_ids": TOKENS, "token_ids": TOKENS, "cache_salt": SALT,
-             "metadata": {"user": prompt}, "error": prompt},
+            {
+                **base,
+                "request_id": f"good-{number}",
+                "tenant": LABEL,
+                "messages": chat,
+                "prompt": prompt,
+                "input": [prompt],
+                "choices": [{"message": {"content": prompt}}],
+                "prompt_token_ids": TOKENS,
+                "token_ids": TOKENS,
+                "cache_salt": SALT,
+                "metadata": {"user": prompt},
+                "error": prompt,
+            },
             # Objects and lists where a name is expected, and text where a number is.
-            {**base, "request_id": f"odd-{number}", "tenant": {"name": prompt}, "route": [prompt],
-             "template": chat, "session": TOKENS, "cached_tokens": prompt, "output_tokens": chat,
-             "ttft_s": prompt, "status": prompt, "stream": prompt, "block_hashes": [prompt]},
+            {
+                **base,
+                "request_id": f"odd-{number}",
+                "tenant": {"name": prompt},
+                "route": [prompt],
+                "template": chat,
+                "session": TOKENS,
+                "cached_tokens": prompt,
+                "output_tokens": chat,
+                "ttft_s": prompt,
+                "status": prompt,
+                "stream": prompt,
+                "block_hashes": [prompt],
+            },
             {**base, "ts": prompt, "messages": chat},
             {"event": prompt, "messages": chat},
             json.dumps({**base, "prompt": prompt, "token_ids": TOKENS}, ensure_ascii=False)[:-1],
@@ -107,10 +128,11 @@ def test_nothing_secret_is_in_any_value_of_any_table(tmp_path: Path) -> None:
 
 
 def test_salt_becomes_a_keyed_hash_that_tells_scopes_apart(tmp_path: Path) -> None:
-    rows = [{"request_id": str(n), "ts": NOON, "prompt_tokens": 5, "cache_salt": salt,
-             "adapter": adapter}
-            for n, (salt, adapter) in enumerate(
-                [(SALT, None), (SALT, None), ("other", None), (None, SALT), (None, None)])]  # fmt: skip
+    given = [(SALT, None), (SALT, None), ("other", None), (None, SALT), (None, None)]
+    rows = [
+        {"request_id": str(n), "ts": NOON, "prompt_tokens": 5, "cache_salt": salt, "adapter": lora}
+        for n, (salt, lora) in enumerate(given)
+    ]
     scopes = []
     for name in ("one", "another"):
         store = Store.open(tmp_path / name, SMALL)

@@ -14,10 +14,12 @@ CASES = sorted(Path(__file__).parents[1].joinpath("unit_formats", "cases").glob(
 LOGS = [
     CAPTURES / capture / "requests.jsonl"
     for capture in (
-        "vllm-0.32.0/main", "vllm-0.32.0/defaults", "vllm-0.32.0-x2-sglang-router-0.3.2/cache-aware",
+        "vllm-0.32.0/main",
+        "vllm-0.32.0/defaults",
+        "vllm-0.32.0-x2-sglang-router-0.3.2/cache-aware",
         "llama.cpp-b11434/mixed",
     )
-]  # fmt: skip
+]
 Way = Callable[[Store, bytes, Path], None]
 
 

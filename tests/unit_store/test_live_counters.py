@@ -237,8 +237,11 @@ def test_counters_never_fall_and_equal_a_plain_sum_of_live_rows(
              and r["replica_role"] != "decode" and r["ttft_seconds"] is not None]  # fmt: skip
     assert sum(sum(t.buckets) for t in snapshot.ttft.values()) == len(alive)
     for (model, route, outcome), times in snapshot.ttft.items():
-        own = [r["ttft_seconds"] for r in alive
-               if (r["model"] or "", r["route"] or "", r["outcome"]) == (model, route, outcome)]
+        own = [
+            r["ttft_seconds"]
+            for r in alive
+            if (r["model"] or "", r["route"] or "", r["outcome"]) == (model, route, outcome)
+        ]
         assert times.seconds == pytest.approx(sum(own))
         for place, bound in enumerate(TTFT_BOUNDS):
             below = TTFT_BOUNDS[place - 1] if place else 0.0

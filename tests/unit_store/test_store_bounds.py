@@ -14,8 +14,10 @@ THREADS, QUERIES = 20, 50
 
 
 def _many(start: int, rows: int) -> bytes:
-    line = ('{"request_id":"request-%08d-of-many","ts":%d,"tenant":"tenant-%03d","model":"m",'
-            '"prompt_tokens":%d,"cached_tokens":%d,"output_tokens":10,"session":"session-%06d"}\n')  # fmt: skip
+    line = (
+        '{"request_id":"request-%08d-of-many","ts":%d,"tenant":"tenant-%03d","model":"m",'
+        '"prompt_tokens":%d,"cached_tokens":%d,"output_tokens":10,"session":"session-%06d"}\n'
+    )
     return "".join(
         line % (n, 1772452800 + n // 50, n % 150, 1000 + n % 7, n % 1000, n // 4)
         for n in range(start, start + rows)
@@ -105,7 +107,8 @@ times = ["2026-03-02T23:30:00Z", "2026-03-03T08:30:00+09:00", 1772497800, "2026-
 load(store, [{"request_id": str(n), "ts": ts, "prompt_tokens": 100, "cached_tokens": 10 * n,
               "tenant": "t", "ttft_s": 0.1 + n, "e2e_s": 99} for n, ts in enumerate(times)])
 day = {"since": "2026-03-02", "until": "2026-03-03"}
-rollups = store.cursor().execute("SELECT hour::VARCHAR, requests, cached_tokens FROM hour_rollup ORDER BY ALL")
+rollups = store.cursor().execute(
+    "SELECT hour::VARCHAR, requests, cached_tokens FROM hour_rollup ORDER BY ALL")
 print(json.dumps([
     ask(store, "hit_ratio", **day), ask(store, "hit_ratio", by="tenant"),
     ask(store, "hit_ratio_over_time", step_seconds=86400), ask(store, "ttft_by_outcome"),

@@ -72,9 +72,13 @@ def test_t70_opening_twice_in_one_process_is_refused_in_words(
 
 
 def test_write_is_all_or_nothing(store: Store) -> None:
-    with pytest.raises(ZeroDivisionError), store.write() as cursor:
-        cursor.execute("INSERT INTO meta VALUES ('half', 'done')")
-        raise ZeroDivisionError
+    def stop_half_way() -> None:
+        with store.write() as cursor:
+            cursor.execute("INSERT INTO meta VALUES ('half', 'done')")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stop_half_way()
     assert store.cursor().execute("SELECT 1 FROM meta WHERE key = 'half'").fetchall() == []
     store.set_meta("whole", "done")
     assert store.cursor().execute("SELECT value FROM meta WHERE key = 'whole'").fetchall()
