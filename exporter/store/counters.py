@@ -76,8 +76,12 @@ class LabelBounds:
 
     def __init__(self, limits: dict[str, int], admitted: Iterable[tuple[str, str]]) -> None:
         self.limits = limits
-        self.values: dict[str, set[str]] = {label: set() for label in limits}
         self.folded: dict[str, set[str]] = {label: set() for label in limits}
+        self.reset(admitted)
+
+    def reset(self, admitted: Iterable[tuple[str, str]]) -> None:
+        """Back to what is stored: values that a failed transaction let in are out again."""
+        self.values: dict[str, set[str]] = {label: set() for label in self.limits}
         for label, value in admitted:
             self.values[label].add(value)
 

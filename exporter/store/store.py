@@ -71,8 +71,7 @@ class Store:
         self._writing = threading.Lock()
         self._folding = threading.Lock()
         self._statements: dict[str, list[duckdb.Statement]] = {}
-        admitted = self.cursor().execute("SELECT label, value FROM label_values").fetchall()
-        bounds = LabelBounds(settings.label_limits(), admitted)
+        bounds = LabelBounds(settings.label_limits(), _admitted(connection))
         self.counters = LiveCounters(bounds, settings.max_series)
         live.restore(self.cursor(), self.counters)
         self.last_batch = fold.last_batch(self.cursor())
@@ -147,6 +146,7 @@ class Store:
                 ) from error
             except BaseException:
                 cursor.execute("ROLLBACK")
+                self.counters.bounds.reset(_admitted(cursor))
                 raise
             cursor.execute("COMMIT")
 
@@ -248,6 +248,11 @@ def _key(directory: Path) -> str:
         with os.fdopen(descriptor, "w") as file:
             file.write(key + "\n")
         return key
+
+
+def _admitted(cursor: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """Label values that may appear on /metrics."""
+    return cursor.execute("SELECT label, value FROM label_values").fetchall()
 
 
 def earliest(cursor: duckdb.DuckDBPyConnection) -> datetime | None:

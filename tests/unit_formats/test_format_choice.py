@@ -9,7 +9,7 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.formats import FORMATS, format_named
 from exporter.sources.formats.detect import detect
 from exporter.store.store import Store
-from tests.log_path import load, ndjson, requests
+from tests.log_path import Row, load, ndjson, requests
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 2}
 ROWS: dict[str, dict[str, object]] = {
@@ -32,6 +32,7 @@ def test_every_format_is_covered_here() -> None:
 
 
 def test_majority_decides_and_noise_does_not() -> None:
+    noise: list[Row | str | bytes]
     noise = [b"\xff\xfe", "not json", "[]", "null", '"text"', "{}", {"event": "started"}]
     decision = detect(ndjson([*noise, ROWS["openai"], ROWS["openai"], ROWS["ndjson"]]), "log")
     assert decision.log_format.name == "openai"

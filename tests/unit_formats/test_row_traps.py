@@ -4,6 +4,7 @@ Every test loads a route of its own into one store and asks for that route only.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,7 +15,9 @@ from queries import registry
 from tests.log_path import NOON, Answer, Row, ask, by_id, hit_ratio, load, rejects, utc
 
 
-def into(store: Store, route: str, rows: list[Row | str], format: str = "ndjson") -> IngestSummary:
+def into(
+    store: Store, route: str, rows: Sequence[Row | str], format: str = "ndjson"
+) -> IngestSummary:
     """Loads rows as a source and route of that name."""
     return load(store, rows, route, format=format, defaults={"route": route})
 
@@ -53,7 +56,7 @@ def test_t03_larger_excess_is_left_out(shared_store: Store) -> None:
     }
     rows = [row(name, prompt, cached, block_size=block)
             for name, (prompt, cached, block, _) in cases.items()]  # fmt: skip
-    summary = into(shared_store, "t03 larger", list(rows))
+    summary = into(shared_store, "t03 larger", rows)
     stored = by_id(shared_store, "t03 larger")
     assert {name: stored[name]["cached_tokens"] for name in cases} == {
         name: kept for name, (*_, kept) in cases.items()
@@ -112,7 +115,7 @@ def test_t06_last_and_most_detailed_usage_counts_once(shared_store: Store, order
         "last came first": [[chunks[1]], [chunks[0]]],
     }[order]
     for batch in batches:
-        into(shared_store, route, list(batch), "openai")
+        into(shared_store, route, batch, "openai")
     figures = hit_ratio(shared_store, route=route)
     assert (figures["requests"], figures["prompt_tokens"], figures["cached_tokens"]) == (
         1, 35227, 32512,
@@ -122,7 +125,7 @@ def test_t06_last_and_most_detailed_usage_counts_once(shared_store: Store, order
 def test_t08_a_skipped_look_up_is_no_miss(shared_store: Store) -> None:
     rows = [{"request_id": f"t08-{i}", "ts": NOON, "prompt_tokens": 401, "prompt_logprobs": 1}
             for i in range(3)]  # fmt: skip
-    into(shared_store, "t08", list(rows))
+    into(shared_store, "t08", rows)
     figures = hit_ratio(shared_store, route="t08")
     assert (figures["requests"], figures["ineligible_requests"]) == (3, 3)
     assert figures["prompt_tokens"] == figures["ineligible_prompt_tokens"] == 1203
@@ -133,7 +136,7 @@ def test_t08_a_skipped_look_up_is_no_miss(shared_store: Store) -> None:
 
 def test_t08_skipped_rows_leave_the_ratio_of_the_others_alone(shared_store: Store) -> None:
     rows = [row("skipped", 401, 0, prompt_logprobs=0), row("served", 1000, 700)]
-    into(shared_store, "t08 both", list(rows))
+    into(shared_store, "t08 both", rows)
     figures = hit_ratio(shared_store, route="t08 both")
     assert (figures["token_hit_ratio"], figures["coverage_ratio"]) == (0.7, 1.0)
     assert figures["prompt_tokens"] == 1401
@@ -165,7 +168,7 @@ def test_t34_openai_cached_tokens_are_part_of_the_prompt(shared_store: Store) ->
 def test_t42_zero_tokens_of_an_aborted_request_are_unknown(shared_store: Store) -> None:
     rows = [row("aborted", 0, 0, status=499), row("silent", None, None, status=200),
             row("served", 1000, 700, status=200)]  # fmt: skip
-    summary = into(shared_store, "t42", list(rows))
+    summary = into(shared_store, "t42", rows)
     figures = hit_ratio(shared_store, route="t42")
     assert (figures["token_hit_ratio"], figures["reported_requests"]) == (0.7, 1)
     assert figures["request_coverage_ratio"] == 1 / 3
@@ -184,7 +187,7 @@ def test_t43_first_token_needs_a_stream_and_comes_before_the_end(shared_store: S
         row("not streamed", 100, 0, ttft_s=2.0, e2e_s=6.0, stream=False),
         row("not measured", 100, 0, e2e_s=6.0, stream=False),
     ]
-    summary = into(shared_store, "t43", list(rows))
+    summary = into(shared_store, "t43", rows)
     (figures,) = ask(shared_store, "ttft_by_outcome", route="t43")
     assert (figures["outcome"], figures["requests"]) == ("miss", 2)
     assert figures["mean_seconds"] == pytest.approx(0.45)
@@ -266,7 +269,7 @@ def test_t65_a_time_that_cannot_be_is_rejected(shared_store: Store) -> None:
         tomorrow.isoformat(), "infinity", "yesterday", True, {"at": 1}, float("nan"), "",
     ]  # fmt: skip
     rows = [row(f"t65 bad {number}", 10, 5, ts=ts) for number, ts in enumerate(given)]
-    summary = into(shared_store, "t65 bad", list(rows))
+    summary = into(shared_store, "t65 bad", rows)
     assert summary.accepted == 0
     assert set(summary.reasons) <= {"implausible_time", "unreadable_time"}
     assert [line for line, _ in rejects(shared_store, "t65 bad")] == list(range(1, len(given) + 1))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from exporter.sources.lines import LineReader
 from exporter.store.store import Store
-from tests.log_path import NOON, by_id, load, ndjson, rejects
+from tests.log_path import NOON, Row, by_id, load, ndjson, rejects
 
 LIMIT = 64
 MARK = b"\xef\xbb\xbf"
@@ -128,6 +128,7 @@ def test_t60_cut_at_a_page_border_is_no_cut(page: int) -> None:
 
 
 def test_t61_every_line_stands_for_itself(store: Store) -> None:
+    rows: list[Row | str | bytes]
     rows = [{**GOOD, "request_id": "first"}, b"\xff", "[]", "42", '"text"', "null",
             {**GOOD, "request_id": "last"}]  # fmt: skip
     summary = load(store, rows, format="auto")

@@ -91,7 +91,7 @@ def _fill(directory: Path) -> None:
     store = Store.open(directory, SMALL)
     store.cursor().execute("PRAGMA force_compression='uncompressed'")
     for origin in ("file", "http"):
-        load(store, _rows(), f"log-{origin}", origin=origin)  # type: ignore[arg-type]
+        load(store, _rows(), f"log-{origin}", origin=origin)
     first_is_secret = ndjson([SECRET, *_rows()])
     load(store, first_is_secret, "secret-first-line")
     with Path(directory.parent / "short").open("wb+") as stream:

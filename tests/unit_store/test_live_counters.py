@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.store import live
+from exporter.store import fold, live
 from exporter.store.counters import TTFT_BOUNDS, CounterRow, Snapshot
 from exporter.store.store import Store, StoreSettings
 from tests import strategies
@@ -123,6 +123,29 @@ def test_counters_go_on_after_a_restart_where_they_stood(tmp_path: Path) -> None
     assert total(before, "prompt_tokens") == 200
 
 
+def test_counters_survive_a_fold_that_was_interrupted_and_a_restart(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", SMALL)
+    row_of = {tenant: row(tenant=tenant) for tenant in ("a", "b")}
+    load(store, row_of.values(), origin="http")
+    late = [row(tenant="c"), row(tenant="a")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fold, "set_folded", _fail)
+        with pytest.raises(ZeroDivisionError):
+            load(store, late)
+    before = counters(store)
+    assert {series[3]: one.prompt_tokens for series, one in before.requests.items()} == {
+        "a": 200, "b": 100, "c": 100,
+    }  # fmt: skip
+    store.close()
+    again = Store.open(tmp_path / "store", SMALL)
+    assert again.counters.snapshot().requests == before.requests
+    again.close()
+
+
+def _fail(*_: object) -> None:
+    raise ZeroDivisionError
+
+
 def test_rows_that_are_not_accepted_move_no_counter(store: Store) -> None:
     good = row()
     load(store, [good], origin="http")
@@ -151,6 +174,7 @@ def test_corrections_raise_counters_by_the_difference_only(store: Store) -> None
     others = [response(f"b{n}", full=True) for n in range(5)]
     load(store, [response("a", full=True), *others], format="openai", origin="http")
     after = counters(store)
+    assert fallen(before, after) == []
     assert total(after, "prompt_tokens") == 600
     assert total(after, "reported_prompt_tokens") == 600
     assert total(after, "cached_tokens") == 6 * 64
