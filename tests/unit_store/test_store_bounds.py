@@ -121,14 +121,17 @@ store.close()
 
 def test_t78_answers_do_not_depend_on_the_zone_of_the_machine(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    answers = {}
+    running = {}
     for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
         (tmp_path / zone).mkdir(parents=True)
-        done = subprocess.run(
-            [sys.executable, "-c", ANSWERS, str(tmp_path / zone)], cwd=root, check=True,
-            env={**os.environ, "TZ": zone, "PYTHONPATH": str(root)}, capture_output=True, text=True,
-        )  # fmt: skip
-        answers[zone] = done.stdout
+        running[zone] = subprocess.Popen(
+            [sys.executable, "-c", ANSWERS, str(tmp_path / zone)],
+            cwd=root,
+            env={**os.environ, "TZ": zone, "PYTHONPATH": str(root)},
+            stdout=subprocess.PIPE,
+        )
+    answers = {zone: process.communicate()[0] for zone, process in running.items()}
+    assert [process.returncode for process in running.values()] == [0, 0, 0]
     assert answers["UTC"] == answers["Asia/Tokyo"] == answers["America/New_York"]
     (day,), *_, rollups = json.loads(answers["UTC"])
     assert (day["requests"], day["cached_tokens"]) == (3, 0 + 10 + 30)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from exporter.sources.lines import LineReader
 from exporter.store import rollup
 from exporter.store.store import Store
 from tests import strategies
@@ -104,6 +105,26 @@ def test_any_split_order_repeat_and_interruption_gives_the_same_store(
         load(shared_store, batch, arrived, format=world.format, origin="http",
              defaults={"model": arrived})  # fmt: skip
     assert state(shared_store, arrived) == state(shared_store, once)
+
+
+@FEW
+@given(data=st.data())
+def test_any_size_of_batch_gives_the_same_store(shared_store: Store, data: st.DataObject) -> None:
+    world = data.draw(strategies.worlds())
+    repeated = [*world.rows, *data.draw(st.lists(st.sampled_from(world.rows), max_size=6))]
+    lines = [*data.draw(st.permutations(repeated)), "no JSON", b"\xff"]
+    once, cut = tag(), tag()
+    load(shared_store, lines, once, format=world.format, defaults={"model": once})
+    with pytest.MonkeyPatch.context() as patch:
+        size = data.draw(st.integers(10, 600))
+        patch.setitem(LineReader.__init__.__kwdefaults__, "batch_bytes", size)
+        summary = load(shared_store, lines, cut, format=world.format, defaults={"model": cut})
+    assert state(shared_store, cut) == state(shared_store, once)
+    assert summary.accepted == len(rows(shared_store, cut))
+    assert summary.reasons == {"invalid_json": 1, "invalid_utf8": 1}
+    assert summary.conflicting == 0
+    told = summary.accepted + summary.duplicate + summary.corrected
+    assert told == len(repeated), "every row is accounted for"
 
 
 @FEW
