@@ -12,7 +12,7 @@ MODELS, REPLICAS, ROUTES, TEMPLATES, TENANTS = 2, 4, 6, 12, 300
 def rows(count: int, *, seed: int = 1, seconds_apart: float = 0.05) -> Iterator[dict[str, object]]:
     """`count` rows in time order, ending now. Tenants are heavy-tailed, 3 % of the rows do not
     report cached tokens, 5 % are not streamed, 1 % failed."""
-    draw = random.Random(seed)  # noqa: S311 - a benchmark's traffic is no secret
+    draw = random.Random(seed)
     start = datetime.now(UTC) - timedelta(seconds=count * seconds_apart)
     for index in range(count):
         yield _row(draw, index, start + timedelta(seconds=index * seconds_apart))

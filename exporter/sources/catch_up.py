@@ -90,9 +90,7 @@ class CatchUp:
             end = Offset(batch.end, batch.lines)
         offsets.put(self._store, self._source, fingerprint(head, self._store.key), end)
 
-    def _start(
-        self, file: Followed, others: Iterable[Followed], known_only: bool
-    ) -> Offset | None:
+    def _start(self, file: Followed, others: Iterable[Followed], known_only: bool) -> Offset | None:
         """Where to read on; None when there is nothing to read."""
         assert file.fingerprint is not None
         offset = self._known(file.fingerprint)

@@ -15,7 +15,7 @@ import pyarrow as pa
 BATCH_BYTES = 32 << 20
 LINE_LIMIT_BYTES = 16 << 20
 # DuckDB hands one record batch to one thread, so a batch is given in several.
-_ROWS_PER_RECORD_BATCH = 16_384
+_ROWS_PER_RECORD_BATCH = 8_192
 _NEWLINE = ord("\n")
 # Only lines this short can be blank; they are skipped without a word.
 _SHORT_BYTES = 16

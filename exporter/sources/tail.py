@@ -98,9 +98,7 @@ class Tailer:
         self._errors: dict[str, str] = {}
         self._skips = settings.begin == "end"
         defaults: dict[str, object] = dict(settings.defaults)
-        self._catch_up = CatchUp(
-            store, settings.source, settings.format, defaults, self._stopped
-        )
+        self._catch_up = CatchUp(store, settings.source, settings.format, defaults, self._stopped)
 
     # ---------------------------------------------------------------- running
 

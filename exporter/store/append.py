@@ -141,8 +141,8 @@ class _Append:
         self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
         self.cursor.unregister("doubted_lines")
         good = "SELECT * EXCLUDE (line_number, reason, excerpt) FROM careful WHERE reason IS NULL"
-        inserted += self._read(_insert(good))
-        return lines.table.num_rows - inserted
+        refused: int = lines.table.num_rows - inserted - self._read(_insert(good))
+        return refused
 
     def _read(self, statement: str) -> int:
         """Runs a reading of a format with the parameters it names; returns the rows changed."""
@@ -157,11 +157,12 @@ class _Append:
             **{f"default_{name}": self.stream.defaults.get(name) for name in DEFAULTS},
         }
         named = _parameters(statement)
+        changed: int
         [(changed,)] = self.cursor.execute(
             self.store.parsed(statement),
             {name: value for name, value in parameters.items() if name in named},
         ).fetchall()
-        return int(changed)
+        return changed
 
     def _tally(self, settled: Settled, delta: CounterDelta) -> BatchResult:
         """Sums the rows that stay; also those too late for the counters."""

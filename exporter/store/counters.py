@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
-import duckdb
-
 OTHER = "other"
 Series = tuple[str, str, str, str]  # model, route, template, tenant
 

@@ -142,6 +142,7 @@ def restore(cursor: duckdb.DuckDBPyConnection, counters: LiveCounters) -> None:
     ).fetchall():
         if _admitted(bounds, "model", model) and _admitted(bounds, "route", route):
             delta.add_ttft(model, route, outcome, bucket, requests, seconds)
+    _end_demoted(cursor)
     delta.ingested = _sums(cursor, "source, source_format, sum(accepted)", "ingest_batches")
     delta.rejected = _sums(cursor, "source, reason, sum(rejects)", "reject_totals")
     late, arrived = cursor.execute(
@@ -149,6 +150,17 @@ def restore(cursor: duckdb.DuckDBPyConnection, counters: LiveCounters) -> None:
     ).fetchone() or (0, None)
     delta.late_tokens, delta.last_arrived = late, arrived
     counters.apply(delta)
+
+
+def _end_demoted(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Deletes ended series: a value admitted again later starts at 0 and stays monotonic."""
+    for table, labels in (("live_counters", LABELS), ("live_ttft", ("model", "route"))):
+        ended = " OR ".join(
+            f"""{label} NOT IN ('', '{OTHER}') AND {label} NOT IN
+                (SELECT value FROM label_values WHERE label = '{label}')"""
+            for label in labels
+        )
+        cursor.execute(f"DELETE FROM {table} WHERE {ended}")
 
 
 def _admitted(bounds: LabelBounds, label: str, value: str) -> bool:

@@ -126,10 +126,6 @@ class Store:
             self._statements[statement] = self._writer.extract_statements(statement)
         return self._statements[statement][0]
 
-    def refresh_earliest(self) -> None:
-        """To be called when retention has moved the line before which rows are refused."""
-        self.earliest = earliest(self.cursor())
-
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One transaction under the writer's lock: all of it, or nothing."""
@@ -154,7 +150,7 @@ class Store:
         """Told after each batch; folds once enough rows or enough time have gathered."""
         self._pending_rows += rows
         waited = time.monotonic() - self._folded_at
-        if self._pending_rows >= _FOLD_ROWS or self._pending_rows and waited >= _FOLD_SECONDS:
+        if self._pending_rows >= _FOLD_ROWS or (self._pending_rows and waited >= _FOLD_SECONDS):
             self.fold()
 
     def fold(self, patience_seconds: float = -1) -> None:
@@ -200,6 +196,8 @@ def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnect
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": settings.memory_limit,
         "temp_directory": spill,
+        # Rows carry their batch and position; keeping their order would cost a thread.
+        "preserve_insertion_order": False,
         # Fetching extensions over the network is nothing a monitoring store should do.
         "autoinstall_known_extensions": False,
     }

@@ -14,8 +14,8 @@ a test holds the two to the same answers.
     columns   the columns of `requests`, in order
 
 Each step selects from `<input>`, the step before it. Parameters (all bound): source, arrived,
-earliest (rows before it are refused), key (secret for keyed hashes), hit_threshold_ratio, fingerprint (of the file; NULL over HTTP)
-and one `default_*` per field of `DEFAULTS`.
+earliest (rows before it are refused), key (secret for keyed hashes), hit_threshold_ratio,
+fingerprint (of the file; NULL over HTTP) and one `default_*` per field of `DEFAULTS`.
 """
 
 import json
@@ -74,6 +74,7 @@ TIERS_KNOWN = f"coalesce({', '.join(f'cached_{tier}' for tier in TIERS)}) IS NOT
 # Text longer than this is cut: labels and ids are short, and a hostile one must stay so.
 TEXT_LIMIT = 256
 _EXCERPT_LIMIT = 120
+_LINE = "rtrim(line, chr(10) || chr(13))"
 # Only the ASCII punctuation of a rejected line is shown: the rest may be a prompt.
 _UNREADABLE = "[^ !-/:-@\\[-`{-~]"
 # No prompt, answer or block has so many tokens; below it, nine billion rows can be summed.
@@ -196,11 +197,17 @@ def _found(log_format: LogFormat, fields: dict[str, Field]) -> str:
         elif name in fields:
             value = first_value(fields[name], as_text=True)
         else:
-            value = f"NULL::{'BIGINT' if KINDS.get(name) == 'tokens' else SQL_TYPES[KINDS.get(name, 'text')]}"
+            value = unknown(name)
         columns.append(f"{value} AS {name}")
     return f"""SELECT position, line_number, line,
         body IS NULL OR TRY(json_type(line)) IS NULL AS unparsed, {", ".join(columns)}
         FROM <input>"""
+
+
+def unknown(name: str) -> str:
+    """NULL of the type the field is stored as."""
+    kind = KINDS.get(name, "text")
+    return f"NULL::{'BIGINT' if kind == 'tokens' else SQL_TYPES[kind]}"
 
 
 def first_value(entry: Field, *, as_text: bool = False) -> str:
@@ -332,7 +339,7 @@ def _judged() -> str:
             CASE WHEN prompt_logprobs IS NOT NULL THEN 'lookup_skipped' END) AS ineligible_reason,
         greatest(coalesce(attempt, 1), 1) AS attempt,
         CASE WHEN request_id IS NULL AND $fingerprint IS NOT NULL
-            THEN 'line:' || md5(concat_ws(':', $key, $fingerprint, position, rtrim(line, chr(10) || chr(13))))
+            THEN 'line:' || md5(concat_ws(':', $key, $fingerprint, position, {_LINE}))
             ELSE request_id END AS request_id,
         CASE WHEN prompt_basis <> 'unknown' THEN cached_tokens END AS cached_tokens,
         CASE WHEN unusable IS NOT NULL OR {any_rule} THEN nullif(list_concat(
@@ -355,7 +362,7 @@ def _columns(log_format: LogFormat) -> str:
         f"{COMPUTED[name]} AS {name}" if name in COMPUTED else name
         for name in request_columns(log_format)
     )
-    masked = f"regexp_replace(left(rtrim(line, chr(10) || chr(13)), {_EXCERPT_LIMIT}), '{_UNREADABLE}', 'x', 'g')"
+    masked = f"regexp_replace(left({_LINE}, {_EXCERPT_LIMIT}), '{_UNREADABLE}', 'x', 'g')"
     return f"""SELECT position, line_number, reason,
         CASE WHEN reason IS NOT NULL THEN {masked} END AS excerpt,
         '{log_format.name}' AS source_format, {columns} FROM <input>"""

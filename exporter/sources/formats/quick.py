@@ -12,7 +12,6 @@ from exporter.sources.formats.compile import (
     KINDS,
     LARGEST_COUNT,
     LONGEST_SECONDS,
-    SQL_TYPES,
     STATUS,
     TEXT_LIMIT,
     TIERS_KNOWN,
@@ -23,6 +22,7 @@ from exporter.sources.formats.compile import (
     first_value,
     parsed,
     request_columns,
+    unknown,
 )
 from exporter.sources.formats.mapping import Field, LogFormat
 
@@ -55,6 +55,7 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
     fields = fields_of(log_format)
     source = f"({parsed(log_format)})".replace("<input>", "lines")
     found = _found(log_format, fields, given_defaults).replace("<input>", source)
+    timed = f"SELECT * REPLACE ({TIME} AS ts) FROM ({found})"
     carried = {*_names(log_format), *given_defaults, *COMPUTED, "prompt_basis", "flags"}
     columns = ", ".join(
         f"{_column(name, log_format)} AS {name}"
@@ -64,10 +65,10 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
     counted = ", ".join(
         f"TRY_CAST({name} AS BIGINT) AS {name}"
         for name in _names(log_format)
-        if KINDS.get(name) == "tokens"
+        if KINDS.get(name) == "tokens" and name in fields
     )
     return f"""SELECT position, '{log_format.name}' AS source_format, {columns}
-        FROM (SELECT * REPLACE ({counted}) FROM ({found})
+        FROM (SELECT * REPLACE ({counted}) FROM ({timed})
             WHERE NOT ({_doubtful(log_format, fields)}))"""
 
 
@@ -92,7 +93,7 @@ def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
     if name in constants:
         return f"'{constants[name]}'"
     if name not in fields:
-        return f"NULL::{SQL_TYPES[KINDS.get(name, 'text')]}"
+        return unknown(name)
     value = first_value(fields[name])
     if name == "prompt_tokens" and log_format.basis == "exclusive":
         beside = (first_value(fields[other]) for other in ("cached_tokens", "cache_write_tokens"))
@@ -105,7 +106,6 @@ def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
 def _column(name: str, log_format: LogFormat) -> str:
     return {
         **COMPUTED,
-        "ts": TIME,
         "attempt": "greatest(coalesce(attempt, 1), 1)",
         "status": STATUS,
         "ttft_point": """CASE WHEN ttft_seconds IS NOT NULL AND stream IS DISTINCT FROM false
@@ -128,7 +128,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     texts = [entry.name for entry in fields.values() if entry.kind == "text"]
     labels = f"concat({', '.join(texts)})"
     rules = [
-        f"coalesce({TIME} NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
+        f"coalesce(ts NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
@@ -162,19 +162,16 @@ def _wrong_types(counts: list[Field], spans: list[Field]) -> str:
     """Whether a number people rely on has the wrong type.
 
     Looking at types costs a second parse, so only rows are looked at in which one is missing,
-    or is 0 or 1 and so may be a boolean.
+    or is 1 and so may be a boolean.
     """
-    tokens = [entry.name for entry in counts if entry.name.endswith("_tokens")]
-    missing = [
-        f"{entry.name} IS NULL" for entry in (*counts, *spans) if entry.name in _RELIED_ON
-    ]
-    small = [f"least({', '.join(tokens)}) <= 1", *(f"{e.name} IN (0, 1)" for e in spans)]
+    relied_on = [entry for entry in (*counts, *spans) if entry.name in _RELIED_ON]
+    missing = [f"{entry.name} IS NULL OR {entry.name} = 1" for entry in relied_on]
     wrong = [
         f"coalesce(list_has_any(TRY(json_type(line, [{_json_paths(group)}])), {kinds}), true)"
         for group, kinds in ((counts, _NO_COUNT), (spans, _NO_SECONDS))
         if group
     ]
-    return f"CASE WHEN NOT unparsed AND ({' OR '.join([*missing, *small])}) THEN {' OR '.join(wrong)} END"
+    return f"CASE WHEN NOT unparsed AND ({' OR '.join(missing)}) THEN {' OR '.join(wrong)} END"
 
 
 def _json_paths(fields: list[Field]) -> str:
