@@ -117,7 +117,9 @@ def test_any_size_of_batch_gives_the_same_store(shared_store: Store, data: st.Da
     load(shared_store, lines, once, format=world.format, defaults={"model": once})
     with pytest.MonkeyPatch.context() as patch:
         size = data.draw(st.integers(10, 600))
-        patch.setitem(LineReader.__init__.__kwdefaults__, "batch_bytes", size)
+        defaults = LineReader.__init__.__kwdefaults__ or {}
+        assert "batch_bytes" in defaults
+        patch.setitem(defaults, "batch_bytes", size)
         summary = load(shared_store, lines, cut, format=world.format, defaults={"model": cut})
     assert state(shared_store, cut) == state(shared_store, once)
     assert summary.accepted == len(rows(shared_store, cut))
