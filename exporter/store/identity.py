@@ -2,7 +2,8 @@
 
 A row is identified by (source, request id, attempt) within its event hour; rows without a time
 of their own within all such rows. The first row wins. Where a format writes one response as
-several lines, the richest line of an id wins instead, and may correct a row stored before.
+several lines, those of an id within an hour of each other are one response: the richest wins,
+and may correct a row stored before.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ def _richness(row: str) -> str:
 
 
 _NO_TIME = "coalesce(list_contains({row}.flags, 'no_time'), false)"
+
+
+# Lines of one response are at most this far apart.
+_NEAR_MICROSECONDS = 3_600_000_000
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ def _keep_corrected(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: _Fac
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE superseded AS
         SELECT DISTINCT ON (stored_row) r.* FROM {_stored(fresh, facts)} r
-        JOIN {fresh.rows} b ON b.request_id = r.request_id AND b.attempt = r.attempt
+        JOIN {fresh.rows} b ON {_same_request(fresh.merges)}
         JOIN settled s ON s.position = b.position AND s.verdict = 'corrected'""",
         _span(fresh, facts),
     )
@@ -135,11 +140,30 @@ def _any_stored(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: _Facts) 
     return bool(found)
 
 
-def _hour(row: str, merges: bool) -> str:
+def _hour(row: str) -> str:
     """The part of a row's identity beside id and attempt."""
-    if merges:
-        return "true"
     return f"CASE WHEN {_NO_TIME.format(row=row)} THEN NULL ELSE date_trunc('hour', {row}.ts) END"
+
+
+def _same_request(merges: bool) -> str:
+    """Whether the fresh row `b` and the stored row `r` are one request."""
+    same = f"{_hour('b')} IS NOT DISTINCT FROM {_hour('r')}"
+    if merges:  # lines of a response stand close together, on either side of a full hour
+        untimed = " AND ".join(_NO_TIME.format(row=row) for row in ("b", "r"))
+        same = f"({untimed} OR abs(epoch_us(b.ts) - epoch_us(r.ts)) <= {_NEAR_MICROSECONDS})"
+    return f"b.request_id = r.request_id AND b.attempt = r.attempt AND {same}"
+
+
+def _grouped(fresh: Fresh) -> str:
+    """Fresh rows with an id, and in `hour` which rows of an id belong together."""
+    rows = f"(SELECT * FROM {fresh.rows} WHERE request_id IS NOT NULL)"
+    if not fresh.merges:
+        return f"(SELECT *, {_hour('b')} AS hour FROM {rows} b)"
+    id_in_order = "PARTITION BY request_id, attempt ORDER BY ts, position"
+    apart = f"epoch_us(ts) - epoch_us(lag(ts) OVER ({id_in_order})) > {_NEAR_MICROSECONDS}"
+    return f"""(SELECT *, count(*) FILTER (apart) OVER (
+            {id_in_order} ROWS UNBOUNDED PRECEDING) AS hour
+        FROM (SELECT *, {apart} AS apart FROM {rows}))"""
 
 
 def _settle_within(fresh: Fresh) -> str:
@@ -149,14 +173,12 @@ def _settle_within(fresh: Fresh) -> str:
         order = f"{_richness('b')} DESC, position"
         # A line of a response that does not state its usage yet contradicts nothing.
         same, differs = "CASE WHEN cached_tokens IS NOT NULL THEN prompt_tokens END", "<>"
-    hour = _hour("b", fresh.merges)
     return f"""
     SELECT position, CASE WHEN same {differs} first_value(same) OVER identity
         THEN 'conflicting' ELSE 'duplicate' END
-    FROM (SELECT position, request_id, attempt, {hour} AS hour, {same} AS same,
-            row_number() OVER (
-                PARTITION BY request_id, attempt, {hour} ORDER BY {order}) AS place
-        FROM {fresh.rows} b WHERE request_id IS NOT NULL)
+    FROM (SELECT position, request_id, attempt, hour, {same} AS same,
+            row_number() OVER (PARTITION BY request_id, attempt, hour ORDER BY {order}) AS place
+        FROM {_grouped(fresh)} b)
     WINDOW identity AS (PARTITION BY request_id, attempt, hour ORDER BY place)
     QUALIFY place > 1"""
 
@@ -179,11 +201,9 @@ def _settle_against(fresh: Fresh, facts: _Facts) -> str:
             WHEN b.prompt_tokens <> r.prompt_tokens AND r.cached_tokens IS NOT NULL
                 AND b.cached_tokens IS NOT NULL THEN 'conflicting'
             WHEN {_richness("b")} > {_richness("r")} THEN 'corrected' ELSE 'duplicate' END"""
-    hours = [_hour(row, fresh.merges) for row in ("b", "r")]
     return f"""
     SELECT b.position, {verdict}
     FROM {fresh.rows} b JOIN {_stored(fresh, facts)} r
-        ON b.request_id = r.request_id AND b.attempt = r.attempt
-        AND {hours[0]} IS NOT DISTINCT FROM {hours[1]}
+        ON {_same_request(fresh.merges)}
     WHERE b.position NOT IN (SELECT position FROM settled)
     QUALIFY row_number() OVER (PARTITION BY b.position ORDER BY stored_row) = 1"""

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import pytest
+
 from exporter.store.store import Store
 from tests.log_path import NOON, Answer, ask, hit_ratio, load, ndjson, rejects, requests
 
@@ -124,6 +126,27 @@ def test_one_response_over_the_turn_of_an_hour_is_one_request(store: Store) -> N
     assert [(r["prompt_tokens"], r["output_tokens"]) for r in requests(store)] == [(100, 99)]
     load(store, [after, before], "together", format="anthropic", origin="http")
     assert len(requests(store, "together")) == 1
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_id_used_again_hours_later_is_another_request(store: Store, together: bool) -> None:
+    """Load tools number their requests from 0 in every run; the order of arrival is no matter."""
+
+    def reply(hour: int, output: int) -> dict[str, object]:
+        usage = {"prompt_tokens": 100, "completion_tokens": output,
+                 "prompt_tokens_details": {"cached_tokens": 64}}  # fmt: skip
+        return {"id": "chatcmpl-req-0", "created": 1772452800 + 3600 * hour, "usage": usage}
+
+    rows = [reply(5, 7), reply(0, 9), reply(0, 3), reply(5, 2)]
+    for batch in [rows] if together else [[row] for row in rows]:
+        load(store, batch, format="openai", origin="http")
+    assert totals(store) == (2, 200, 128)
+    assert sorted(r["output_tokens"] for r in requests(store)) == [7, 9]
+    again = load(store, rows, format="openai", origin="http")
+    assert (again.accepted, again.corrected, again.conflicting) == (0, 0, 0)
+    store.fold()
+    rolled = store.cursor().execute("SELECT sum(output_tokens) FROM hour_rollup").fetchone()
+    assert rolled == (16,)
 
 
 def test_t68_late_row_counts_on_its_own_day_and_revises_it(store: Store) -> None:
