@@ -19,7 +19,7 @@ Ask = Callable[..., list[dict[str, object]]]
 FILLED: dict[str, dict[str, object]] = {
     "requests": {
         "source": "log", "source_format": "test", "attempt": 1, "status": "ok",
-        "outcome": "unknown", "prompt_basis": "inclusive", "batch": 1,
+        "outcome": "unknown", "prompt_basis": "inclusive", "batch": 1, "position": 0,
     },
     "engine_samples": {"engine": "vllm", "role": "unified", "reset": False, "gap": False},
     "ingest_batches": {"source_format": "test"},

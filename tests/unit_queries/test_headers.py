@@ -72,8 +72,9 @@ def test_null_means_the_declared_default(cursor: duckdb.DuckDBPyConnection, name
     cursor.execute(
         "INSERT INTO requests BY NAME SELECT TIMESTAMP '2026-01-01' + to_seconds(i) AS ts,"
         " ts AS arrived, 's' AS source, 'f' AS source_format, 1 AS attempt, 'ok' AS status,"
-        " 'miss' AS outcome, 'inclusive' AS prompt_basis, 1 AS batch, 100 + i AS prompt_tokens,"
-        " i AS cached_tokens, i / 10.0 AS ttft_seconds FROM range(150) t(i)"
+        " 'miss' AS outcome, 'inclusive' AS prompt_basis, 1 AS batch, i AS position,"
+        " 100 + i AS prompt_tokens, i AS cached_tokens,"
+        " i / 10.0 AS ttft_seconds FROM range(150) t(i)"
     )
     defaults = {k: p.default for k, p in question.params.items() if p.default is not None}
     without = registry.run(cursor, name, required(question))

@@ -237,7 +237,8 @@ def log_request(store: Store, minutes: float, replica: str | None, model: str | 
     with store.write() as cursor:
         cursor.execute(
             "INSERT INTO requests BY NAME SELECT ? AS ts, ? AS arrived, 'gw' AS source,"
-            " 'ndjson' AS source_format, 0 AS batch, 1 AS attempt, ? AS replica, ? AS model,"
+            " 'ndjson' AS source_format, 0 AS batch, 0 AS position,"
+            " 1 AS attempt, ? AS replica, ? AS model,"
             " 1000 AS prompt_tokens, 2.0 AS e2e_seconds, 'ok' AS status, 'unknown' AS outcome,"
             " 'assumed' AS prompt_basis",
             [moment, moment, replica, model],
