@@ -261,8 +261,9 @@ def _number(entry: Field) -> str:
     if entry.kind == "tokens":
         whole = f"{number} >= 0 AND {number} < {LARGEST_COUNT} AND {number} = floor({number})"
         return f"CASE WHEN {whole} THEN {number}::BIGINT END"
-    scale = " / 1000" if entry.kind == "milliseconds" else ""
-    return f"CASE WHEN {number} >= 0 AND {number} < {LONGEST_SECONDS} THEN {number}{scale} END"
+    if entry.kind == "milliseconds":
+        number = f"({number} / 1000)"
+    return f"CASE WHEN {number} >= 0 AND {number} < {LONGEST_SECONDS} THEN {number} END"
 
 
 def _stated() -> str:

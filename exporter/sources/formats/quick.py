@@ -26,9 +26,9 @@ from exporter.sources.formats.compile import (
 )
 from exporter.sources.formats.mapping import Field, LogFormat
 
-# JSON types that are no token count, or no number of seconds; BIGINT is a negative number.
-_NO_COUNT = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT', 'DOUBLE']"
-_NO_SECONDS = "['VARCHAR', 'BOOLEAN', 'ARRAY', 'OBJECT', 'BIGINT']"
+# How a value begins that is no number, or one that needs care: negative, or text not of digits.
+_NO_NUMBER = r'true|false|\[|\{|-|N|I|"[0-9]*[^0-9"]|""'
+_FRACTION = r"[0-9]+\.[0-9]*[1-9]"
 _FIRST = f"coalesce($earliest::TIMESTAMP, {EARLIEST})"
 _RELIED_ON = (
     "prompt_tokens", "cached_tokens", "output_tokens",
@@ -134,7 +134,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         "prompt_logprobs IS NOT NULL",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
         *(f"{e.name} <> floor({e.name})" for e in counts if e.name in _RELIED_ON),
-        _wrong_types(counts, spans),
+        _wrong_types(log_format, counts, spans),
         f"greatest({', '.join(f'strlen({name})' for name in texts)}) > {TEXT_LIMIT}",
         f"contains({labels}, '{{') OR contains({labels}, '[')",
     ]
@@ -158,21 +158,31 @@ def _outside(names: list[str], limit: str) -> str:
     return f"least({listed}) < 0 OR NOT greatest({listed}) < {limit}"
 
 
-def _wrong_types(counts: list[Field], spans: list[Field]) -> str:
+def _wrong_types(log_format: LogFormat, counts: list[Field], spans: list[Field]) -> str:
     """Whether a number people rely on has the wrong type.
 
-    Looking at types costs a second parse, so only rows are looked at in which one is missing,
-    or is 1 and so may be a boolean.
+    The parse turns other types into NULL, and true and false into 1 and 0. So the text of a
+    row is searched where such a number is missing or that small, or is a sum or one of several
+    that may hide it.
     """
     relied_on = [entry for entry in (*counts, *spans) if entry.name in _RELIED_ON]
-    missing = [f"{entry.name} IS NULL OR {entry.name} = 1" for entry in relied_on]
-    wrong = [
-        f"coalesce(list_has_any(TRY(json_type(line, [{_json_paths(group)}])), {kinds}), true)"
-        for group, kinds in ((counts, _NO_COUNT), (spans, _NO_SECONDS))
+    hidden = log_format.basis == "exclusive" or any(
+        len(tuple(entry.terms())) > 1 for entry in counts if entry.name in _RELIED_ON
+    )
+    told = [entry.name for entry in counts if entry.name not in ("attempt", "turn", "choices")]
+    searched = "true" if hidden else " OR ".join([
+        f"least({', '.join(told)}) <= 1",
+        *(f"{entry.name} IS NULL" for entry in relied_on),
+        *(f"{entry.name} IN (0, 1)" for entry in spans),
+    ])  # fmt: skip
+    pattern = "|".join(
+        rf'"({"|".join(_leaves(group))})"\s*:\s*({values})'
+        for group, values in ((counts, f"{_NO_NUMBER}|{_FRACTION}"), (spans, _NO_NUMBER))
         if group
-    ]
-    return f"CASE WHEN NOT unparsed AND ({' OR '.join(missing)}) THEN {' OR '.join(wrong)} END"
+    )
+    return f"CASE WHEN {searched} THEN regexp_matches(line, '{pattern}') END"
 
 
-def _json_paths(fields: list[Field]) -> str:
-    return ", ".join(f"'$.{path}'" for entry in fields for path in entry.terms())
+def _leaves(fields: list[Field]) -> list[str]:
+    """The last names of all paths."""
+    return sorted({path.rpartition(".")[2] for entry in fields for path in entry.terms()})
