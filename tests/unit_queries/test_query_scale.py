@@ -19,7 +19,7 @@ INSERT INTO requests BY NAME
 SELECT TIMESTAMP '2026-11-30 21:00' + to_seconds(i * 7) AS ts, ts AS arrived, 's' AS source,
     'f' AS source_format, 'id-' || i AS request_id, 1 AS attempt, 'ok' AS status,
     CASE i % 4 WHEN 0 THEN 'miss' ELSE 'partial' END AS outcome, 'inclusive' AS prompt_basis,
-    1 AS batch,
+    1 AS batch, i AS position,
     'm' || i % 2 AS model, 'p' || i % 3 AS replica, 'r' || i % 5 AS route, 't' || i % 7 AS template,
     'tenant-' || i % {tenants} AS tenant, 1000 + i % 13 AS prompt_tokens,
     CASE WHEN i % 10 > 0 THEN (i % 4) * 250 END AS cached_tokens, cached_tokens AS cached_device,
@@ -33,6 +33,11 @@ def fill(cursor: duckdb.DuckDBPyConnection, rows: int, tenants: int = 3) -> None
 
 
 def fold(cursor: duckdb.DuckDBPyConnection) -> None:
+    """As the store does: every tenant is admitted first, so that none stands in `other`."""
+    cursor.execute(
+        "INSERT INTO label_values BY NAME"
+        " SELECT DISTINCT 'tenant' AS label, tenant AS value FROM requests"
+    )
     rollup.add(cursor, "requests")
     cursor.execute("INSERT INTO folded VALUES (1)")
 
