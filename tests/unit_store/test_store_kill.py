@@ -12,7 +12,7 @@ from exporter.store.store import Store
 from tests.log_path import SMALL, ndjson
 
 KILLS = 10
-ROWS = 9000
+ROWS = 40_000
 
 # Reads ever more of the file, as a follower does, and says so after each batch.
 WRITER = """
