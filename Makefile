@@ -35,7 +35,7 @@ ci: lint types test ## Everything the continuous integration runs
 
 bench: $(DEV_STAMP) ## Run the benchmarks, each against its baseline (minutes)
 	@set -e; for script in bench/bench_*.py; do \
-	  echo "== $$script"; $(BIN)/python $$script $(ARGS); done
+	  echo "== $$script"; $(BIN)/python -m "bench.$$(basename $$script .py)" $(ARGS); done
 
 test-browser: $(DEV_STAMP) ## Open every page in Chromium (needs chromium on the path)
 	@$(BIN)/python -m pytest -m browser $(ARGS)

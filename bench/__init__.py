@@ -1,1 +1,0 @@
-"""Benchmarks; see README.md."""
