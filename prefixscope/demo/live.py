@@ -167,7 +167,7 @@ def _page_server(live: LiveTraffic) -> ThreadingHTTPServer:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        def log_message(self, format: str, *args: object) -> None:
             _log.debug(format, *args)
 
     return ThreadingHTTPServer(("127.0.0.1", 0), Pages)
