@@ -1,4 +1,4 @@
-"""How property tests run: never against the clock; with fixed examples in CI, new ones elsewhere."""
+"""Property tests run without a clock; with fixed examples in CI, with new ones elsewhere."""
 
 import os
 
