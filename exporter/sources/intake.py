@@ -25,7 +25,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
 # Batches of a file that share a transaction: together they fill DuckDB's row groups.
-_FILE_BATCHES = 4
+_FILE_BATCHES = 8
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
@@ -117,45 +117,44 @@ class Intake:
             defaults or {},
         )
         summary = IngestSummary(source, log_format.name, because)
-        reader = LineReader(stream, line_limit_bytes=self._line_limit_bytes)
-        try:
-            for batches in _grouped(reader, origin):
-                for result in append_all(self.store, batches, target):
-                    summary.add(result)
-                if progress:
-                    progress(batches[-1].end)
-            if origin == "file":
-                self.store.fold()
-        except _DAMAGED as error:
+        batches = _Batches(LineReader(stream, line_limit_bytes=self._line_limit_bytes))
+        # A transaction must not wait for a pipe or a client: only a file is read inside one.
+        at_once = _FILE_BATCHES if origin == "file" and stream.seekable() else 1
+        while not batches.ended:
+            for result in append_all(self.store, batches.take(at_once), target):
+                summary.add(result)
+            if progress:
+                progress(batches.end)
+        if origin == "file":
+            self.store.fold()
+        if batches.damage:
             raise PrefixscopeError(
-                f"{name}: the compressed data is damaged or ends early ({error}); "
+                f"{name}: the compressed data is damaged or ends early ({batches.damage}); "
                 f"{summary.accepted} rows before the damage are stored"
-            ) from error
+            ) from batches.damage
         return summary
 
 
-def _grouped(reader: LineReader, origin: str) -> Iterator[list[LineBatch]]:
-    """Batches for one transaction: a file's are few and large, an HTTP body's one.
+class _Batches:
+    """Hands on batches a few at a time. Damaged input ends them; what came before counts."""
 
-    Where the input turns out damaged, what was read before the damage is handed on first.
-    """
-    size = _FILE_BATCHES if origin == "file" else 1
-    group: list[LineBatch] = []
-    batches = iter(reader)
-    while True:
-        try:
-            batch = next(batches, None)
-        except _DAMAGED:
-            if group:
-                yield group
-            raise
-        if batch is not None:
-            group.append(batch)
-        if group and (batch is None or len(group) == size):
-            yield group
-            group = []
-        if batch is None:
-            return
+    def __init__(self, reader: LineReader) -> None:
+        self._batches = iter(reader)
+        self.end = 0
+        self.ended = False
+        self.damage: Exception | None = None
+
+    def take(self, count: int) -> Iterator[LineBatch]:
+        for _ in range(count):
+            try:
+                batch = next(self._batches, None)
+            except _DAMAGED as error:
+                self.damage, batch = error, None
+            if batch is None:
+                self.ended = True
+                return
+            self.end = batch.end
+            yield batch
 
 
 def choose_format(name: str, head: bytes, input_name: str) -> tuple[LogFormat, str]:
