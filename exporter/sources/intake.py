@@ -25,7 +25,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
 # Batches of a file that share a transaction: together they fill DuckDB's row groups.
-_FILE_BATCHES = 8
+_FILE_BATCHES = 6
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 

@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-BATCH_BYTES = 32 << 20
-LINE_LIMIT_BYTES = 16 << 20
+BATCH_BYTES = 16 << 20
+LINE_LIMIT_BYTES = 1 << 20
 # DuckDB hands one record batch to one thread, so a batch is given in several.
 _ROWS_PER_RECORD_BATCH = 8_192
+# Steps of a reading copy whole lines, a record batch at a time: long lines get small batches.
+_BYTES_PER_RECORD_BATCH = 1 << 19
 _NEWLINE = ord("\n")
 # Only lines this short can be blank; they are skipped without a word.
 _SHORT_BYTES = 16
@@ -137,7 +139,9 @@ class LineReader:
         self._position += len(data)
         self._lines += len(positions)
         bad, self._bad = self._bad, []
-        return LineBatch(_for_threads(table, keep), self._position, self._lines, bad)
+        if not keep.all():
+            table = table.filter(pa.array(keep))
+        return LineBatch(for_threads(table), self._position, self._lines, bad)
 
     def _decode_each(
         self,
@@ -187,8 +191,9 @@ def _lines_at(data: bytes, borders: Offsets) -> pa.Array | None:
     return lines
 
 
-def _for_threads(table: pa.Table, keep: npt.NDArray[np.bool_]) -> pa.Table:
-    if not keep.all():
-        table = table.filter(pa.array(keep))
-    parts = table.to_batches(max_chunksize=_ROWS_PER_RECORD_BATCH)
+def for_threads(table: pa.Table) -> pa.Table:
+    """The table in record batches that are small in rows and in bytes."""
+    line_bytes = max(1, table.nbytes // max(1, table.num_rows))
+    rows = min(_ROWS_PER_RECORD_BATCH, max(1, _BYTES_PER_RECORD_BATCH // line_bytes))
+    parts = table.combine_chunks().to_batches(max_chunksize=rows)
     return pa.Table.from_batches(parts, table.schema)

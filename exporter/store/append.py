@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
-from exporter.sources.lines import BadLine, LineBatch
+from exporter.sources.lines import BadLine, LineBatch, for_threads
 from exporter.store import eligibility, fold, identity, live, rejects
 from exporter.store.counters import CounterDelta
 from exporter.store.identity import Settled
@@ -136,7 +136,7 @@ class _Append:
         # In Arrow, not in a temporary table: lines hold prompts and must never reach the disk.
         known = self.cursor.execute(f"SELECT position FROM {self.fresh.rows}").fetchnumpy()
         doubted = pc.invert(pc.is_in(lines.table["position"], pa.array(known["position"])))
-        self.cursor.register("doubted_lines", lines.table.filter(doubted))
+        self.cursor.register("doubted_lines", for_threads(lines.table.filter(doubted)))
         careful = compile_careful(log_format).replace("FROM lines", "FROM doubted_lines")
         self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
         self.cursor.unregister("doubted_lines")

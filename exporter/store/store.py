@@ -33,7 +33,7 @@ class StoreSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    memory_limit: str = Field("512MB", description="DuckDB's memory limit")
+    memory_limit: str = Field("192MB", description="DuckDB's memory limit")
     hot_days: int = Field(45, ge=1, description="days requests stay row by row")
     rollup_days: int = Field(800, ge=1, description="days roll-ups and engine samples stay")
     live_window_seconds: float = Field(
