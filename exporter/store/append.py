@@ -6,10 +6,12 @@ transaction: a crash leaves some prefix of the input. Roll-ups and counters foll
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -21,7 +23,7 @@ from exporter.sources.formats.quick import compile_quick
 from exporter.sources.lines import BadLine, LineBatch, for_threads
 from exporter.store import eligibility, fold, identity, live, rejects
 from exporter.store.counters import CounterDelta
-from exporter.store.identity import Settled
+from exporter.store.identity import Facts, Settled
 from exporter.store.store import Store
 
 
@@ -105,18 +107,22 @@ class _Append:
         self.store, self.cursor, self.stream, self.arrived = store, cursor, stream, arrived
         store.last_batch += 1
         merges = stream.log_format.merges_lines
-        self.fresh = identity.Fresh(store.last_batch, stream.source, merges)
+        self.fresh = identity.Fresh(store.last_batch, stream.source, merges, store.parsed)
 
     def run(self, lines: LineBatch) -> tuple[BatchResult, CounterDelta]:
         fresh = self.fresh
         self.cursor.register("lines", lines.table)
         refused = self._map(lines)
-        eligibility.mark_fresh(self.cursor, fresh.batch)
-        settled = identity.settle(self.cursor, fresh)
+        facts, caching_off, tally = self._look()
+        if caching_off:
+            eligibility.mark_fresh(self.cursor, fresh.batch)
+        settled = identity.settle(self.cursor, fresh, facts)
         delta = CounterDelta()
         if settled.corrected:
             self._correct(delta)
-        result = self._tally(settled, delta)
+        if caching_off or settled != Settled():
+            _, _, tally = self._look()
+        result = self._result(settled, tally, delta)
         if lines.bad or settled.conflicting or refused:
             self._reject(lines.bad, refused > 0, result, delta)
         self.cursor.unregister("lines")
@@ -130,18 +136,20 @@ class _Append:
         """
         log_format = self.stream.log_format
         quick = compile_quick(log_format, frozenset(self.stream.defaults))
-        inserted = self._read(_insert(quick))
+        inserted = self._read(f"INSERT INTO requests BY NAME {quick}")
         if inserted == lines.table.num_rows:
             return 0
         # In Arrow, not in a temporary table: lines hold prompts and must never reach the disk.
-        known = self.cursor.execute(f"SELECT position FROM {self.fresh.rows}").fetchnumpy()
+        known = self.cursor.execute(
+            f"SELECT position FROM {identity.FRESH}", {"batch": self.fresh.batch}
+        ).fetchnumpy()
         doubted = pc.invert(pc.is_in(lines.table["position"], pa.array(known["position"])))
         self.cursor.register("doubted_lines", for_threads(lines.table.filter(doubted)))
         careful = compile_careful(log_format).replace("FROM lines", "FROM doubted_lines")
         self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
         self.cursor.unregister("doubted_lines")
-        good = "SELECT * EXCLUDE (line_number, reason, excerpt) FROM careful WHERE reason IS NULL"
-        refused: int = lines.table.num_rows - inserted - self._read(_insert(good))
+        good = self._read(_INSERT_CAREFUL)
+        refused: int = lines.table.num_rows - inserted - good
         return refused
 
     def _read(self, statement: str) -> int:
@@ -164,27 +172,26 @@ class _Append:
         ).fetchall()
         return changed
 
-    def _tally(self, settled: Settled, delta: CounterDelta) -> BatchResult:
-        """Sums the rows that stay; also those too late for the counters."""
+    def _look(self) -> tuple[Facts, bool, tuple[Any, ...]]:
+        """One look at the fresh rows: what settling and the tally need to know of them."""
         [row] = self.cursor.execute(
-            f"SELECT {_TALLY} FROM {self.fresh.rows}",
-            {"live_seconds": self.store.settings.live_window_seconds},
+            self.store.parsed(_LOOK),
+            {
+                "batch": self.fresh.batch,
+                "live_seconds": self.store.settings.live_window_seconds,
+            },
         ).fetchall()
-        kept, flagged, self.span, self.late_requests, delta.late_tokens, *tokens = row
-        flags: dict[str, int] = {}
-        if flagged:
-            flags = dict(
-                self.cursor.execute(
-                    f"SELECT unnest(flags) AS flag, count(*) FROM {self.fresh.rows} GROUP BY flag"
-                ).fetchall()
-            )
+        return Facts(*row[:5]), row[5], row[6:]
+
+    def _result(self, settled: Settled, tally: tuple[Any, ...], delta: CounterDelta) -> BatchResult:
+        kept, flags, self.span, self.late_requests, delta.late_tokens, *tokens = tally
         return BatchResult(
             kept - settled.corrected,
             settled.duplicate,
             settled.corrected,
             settled.conflicting,
             {},
-            flags,
+            dict(Counter(flags or ())),
             *tokens,
         )
 
@@ -214,9 +221,7 @@ class _Append:
         """The tally of the batch and how far its file has been read."""
         source, name = self.stream.source, self.stream.log_format.name
         self.cursor.execute(
-            """INSERT INTO ingest_batches VALUES (date_trunc('hour', $arrived::TIMESTAMP),
-                $source, $name, $accepted, $duplicate, $corrected, $conflicting, $rejected,
-                $late, $late_tokens, $first, $last, $arrived, $flags)""",
+            self.store.parsed(_INSERT_TALLY),
             {
                 "arrived": self.arrived,
                 "source": source,
@@ -237,9 +242,7 @@ class _Append:
         delta.last_arrived = self.arrived if result.accepted else None
         if self.stream.fingerprint is not None:
             self.cursor.execute(
-                """INSERT INTO offsets VALUES ($source, $fingerprint, $end, $lines, $arrived)
-                ON CONFLICT DO UPDATE SET position = greatest(position, excluded.position),
-                    lines = greatest(lines, excluded.lines), updated = excluded.updated""",
+                self.store.parsed(_KEEP_OFFSET),
                 {
                     "source": source,
                     "fingerprint": self.stream.fingerprint,
@@ -253,7 +256,8 @@ class _Append:
 _REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
 _LATE = f"NOT ({live.LIVE})"
 _TALLY = f"""
-    count(*), count(flags), {{'first': min(ts), 'last': max(ts)}},
+    count(*), flatten(list(flags) FILTER (flags IS NOT NULL)),
+    {{'first': min(ts), 'last': max(ts)}},
     count(*) FILTER ({_LATE}),
     coalesce(sum(prompt_tokens) FILTER ({_LATE}), 0)::BIGINT,
     coalesce(sum(prompt_tokens), 0)::BIGINT,
@@ -262,10 +266,18 @@ _TALLY = f"""
     coalesce(sum(cached_tokens) FILTER ({_REPORTED}), 0)::BIGINT"""
 
 
+_LOOK = f"SELECT {identity.FACTS}, {eligibility.ANY_OFF}, {_TALLY} FROM {identity.FRESH} b"
+_INSERT_CAREFUL = """INSERT INTO requests BY NAME
+    SELECT $batch::BIGINT AS batch, * EXCLUDE (line_number, reason, excerpt)
+    FROM careful WHERE reason IS NULL"""
+_INSERT_TALLY = """INSERT INTO ingest_batches VALUES (date_trunc('hour', $arrived::TIMESTAMP),
+    $source, $name, $accepted, $duplicate, $corrected, $conflicting, $rejected,
+    $late, $late_tokens, $first, $last, $arrived, $flags)"""
+_KEEP_OFFSET = """INSERT INTO offsets VALUES ($source, $fingerprint, $end, $lines, $arrived)
+    ON CONFLICT DO UPDATE SET position = greatest(position, excluded.position),
+        lines = greatest(lines, excluded.lines), updated = excluded.updated"""
+
+
 @cache
 def _parameters(statement: str) -> frozenset[str]:
     return frozenset(re.findall(r"\$(\w+)", statement))
-
-
-def _insert(select: str) -> str:
-    return f"INSERT INTO requests BY NAME SELECT *, $batch::BIGINT AS batch FROM ({select})"

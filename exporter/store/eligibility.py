@@ -24,18 +24,21 @@ _OFF = f"""
         WHERE s.caching_enabled IS DISTINCT FROM false AND {_COVERS})"""
 
 
+# Whether any page told of caching that is off: else there is nothing to mark.
+ANY_OFF = "EXISTS (SELECT 1 FROM engine_samples WHERE NOT caching_enabled)"
+
+
 def mark_fresh(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
     """Marks the rows of a batch, before they are folded, by what pages already told."""
-    if _any_off(cursor):
-        cursor.execute(
-            "UPDATE requests SET ineligible_reason = 'caching_off' WHERE rowid IN"
-            f" (SELECT rowid FROM requests r WHERE batch = {batch} AND {_OFF})"
-        )
+    cursor.execute(
+        "UPDATE requests SET ineligible_reason = 'caching_off' WHERE rowid IN"
+        f" (SELECT rowid FROM requests r WHERE batch = {batch} AND {_OFF})"
+    )
 
 
 def mark_stored(cursor: duckdb.DuckDBPyConnection, first_ts: object, last_ts: object) -> None:
     """Marks stored rows of a span that new pages cover, and moves their sums in the roll-ups."""
-    if not _any_off(cursor):
+    if not cursor.execute(f"SELECT {ANY_OFF}").fetchall()[0][0]:
         return
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE turned AS SELECT rowid AS stored_row, * FROM requests r
@@ -49,10 +52,4 @@ def mark_stored(cursor: duckdb.DuckDBPyConnection, first_ts: object, last_ts: ob
     cursor.execute(
         "UPDATE requests SET ineligible_reason = 'caching_off'"
         " WHERE rowid IN (SELECT stored_row FROM turned)"
-    )
-
-
-def _any_off(cursor: duckdb.DuckDBPyConnection) -> bool:
-    return bool(
-        cursor.execute("SELECT 1 FROM engine_samples WHERE NOT caching_enabled LIMIT 1").fetchall()
     )

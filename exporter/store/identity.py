@@ -6,6 +6,7 @@ several lines, those of an id within an hour of each other are one response: the
 and may correct a row stored before.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -41,17 +42,17 @@ _NEAR_MICROSECONDS = 3_600_000_000
 class Fresh:
     """The rows a batch just brought, already in `requests` but not yet judged.
 
-    `merges` where one response may be several lines.
+    `merges` where one response may be several lines. `parse` takes long statements apart once.
     """
 
     batch: int
     source: str
     merges: bool
+    parse: Callable[[str], duckdb.Statement]
 
-    @property
-    def rows(self) -> str:
-        """SQL of the relation."""
-        return f"(SELECT * FROM requests WHERE batch = {self.batch})"
+
+# SQL of the relation; the batch is a parameter, so that the statements stay the same.
+FRESH = "(SELECT * FROM requests WHERE batch = $batch)"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     """What fresh rows are like, so that common batches need no closer look."""
 
     rows: int
@@ -76,31 +77,31 @@ class _Facts:
 
 
 # hash() only decides whether a closer look is needed, so its collisions cost time, not rows.
-_FACTS = f"""
+FACTS = f"""
     count(request_id), count(DISTINCT hash(request_id, attempt)) FILTER (request_id IS NOT NULL),
-    count(*) FILTER (request_id IS NOT NULL AND {_NO_TIME.format(row="b")}),
+    count(*) FILTER (flags IS NOT NULL AND request_id IS NOT NULL AND {_NO_TIME.format(row="b")}),
     date_trunc('hour', min(ts)), date_trunc('hour', max(ts)) + INTERVAL 1 HOUR"""
 
 
-def settle(cursor: duckdb.DuckDBPyConnection, fresh: Fresh) -> Settled:
+def settle(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> Settled:
     """Judges the fresh rows and removes those that repeat or contradict an earlier one.
 
     Rows that correct stored ones stay; `supersede` is to remove what they replace.
     """
-    [row] = cursor.execute(f"SELECT {_FACTS} FROM {fresh.rows} b").fetchall()
-    facts = _Facts(*row)
     if not facts.rows:
         return Settled()
     repeats = facts.distinct < facts.rows
     if not repeats and not _any_stored(cursor, fresh, facts):
         return Settled()
     cursor.execute("CREATE OR REPLACE TEMP TABLE settled (position BIGINT, verdict VARCHAR)")
+    batch = {"batch": fresh.batch}
     if repeats:
-        cursor.execute(f"INSERT INTO settled {_settle_within(fresh)}")
+        cursor.execute(f"INSERT INTO settled {_settle_within(fresh)}", batch)
     cursor.execute(f"INSERT INTO settled {_settle_against(fresh, facts)}", _span(fresh, facts))
     cursor.execute(
-        f"""DELETE FROM requests WHERE batch = {fresh.batch} AND position IN
-            (SELECT position FROM settled WHERE verdict <> 'corrected')"""
+        """DELETE FROM requests WHERE batch = $batch AND position IN
+            (SELECT position FROM settled WHERE verdict <> 'corrected')""",
+        batch,
     )
     counts = dict(
         cursor.execute("SELECT verdict, count(*) FROM settled GROUP BY verdict").fetchall()
@@ -111,12 +112,12 @@ def settle(cursor: duckdb.DuckDBPyConnection, fresh: Fresh) -> Settled:
     )
 
 
-def _keep_corrected(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: _Facts) -> None:
+def _keep_corrected(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> None:
     """Copies the stored rows that corrections replace to temp table `superseded`."""
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE superseded AS
         SELECT DISTINCT ON (stored_row) r.* FROM {_stored(fresh, facts)} r
-        JOIN {fresh.rows} b ON {_same_request(fresh.merges)}
+        JOIN {FRESH} b ON {_same_request(fresh.merges)}
         JOIN settled s ON s.position = b.position AND s.verdict = 'corrected'""",
         _span(fresh, facts),
     )
@@ -127,17 +128,19 @@ def supersede(cursor: duckdb.DuckDBPyConnection) -> None:
     cursor.execute("DELETE FROM requests WHERE rowid IN (SELECT stored_row FROM superseded)")
 
 
-def _span(fresh: Fresh, facts: _Facts) -> dict[str, object]:
-    return {"source": fresh.source, "first_ts": facts.first_hour, "last_ts": facts.last_hour}
+def _span(fresh: Fresh, facts: Facts) -> dict[str, object]:
+    return {
+        "batch": fresh.batch,
+        "source": fresh.source,
+        "first_ts": facts.first_hour,
+        "last_ts": facts.last_hour,
+    }
 
 
-def _any_stored(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: _Facts) -> bool:
-    found = cursor.execute(
-        f"""SELECT 1 FROM {fresh.rows} b JOIN {_stored(fresh, facts)} r
-        USING (request_id, attempt) LIMIT 1""",
-        _span(fresh, facts),
-    ).fetchall()
-    return bool(found)
+def _any_stored(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> bool:
+    repeated = f"""SELECT 1 FROM {FRESH} b JOIN {_stored(fresh, facts)} r
+        USING (request_id, attempt) LIMIT 1"""
+    return bool(cursor.execute(fresh.parse(repeated), _span(fresh, facts)).fetchall())
 
 
 def _hour(row: str) -> str:
@@ -156,7 +159,7 @@ def _same_request(merges: bool) -> str:
 
 def _grouped(fresh: Fresh) -> str:
     """Fresh rows with an id, and in `hour` which rows of an id belong together."""
-    rows = f"(SELECT * FROM {fresh.rows} WHERE request_id IS NOT NULL)"
+    rows = f"(SELECT * FROM {FRESH} WHERE request_id IS NOT NULL)"
     if not fresh.merges:
         return f"(SELECT *, {_hour('b')} AS hour FROM {rows} b)"
     id_in_order = "PARTITION BY request_id, attempt ORDER BY ts, position"
@@ -183,17 +186,17 @@ def _settle_within(fresh: Fresh) -> str:
     QUALIFY place > 1"""
 
 
-def _stored(fresh: Fresh, facts: _Facts) -> str:
+def _stored(fresh: Fresh, facts: Facts) -> str:
     """Rows of the store that a fresh row may repeat, found in its own hours only."""
     reach = "INTERVAL 1 HOUR" if fresh.merges else "INTERVAL 0 HOUR"
     span = f"ts >= $first_ts::TIMESTAMP - {reach} AND ts < $last_ts::TIMESTAMP + {reach}"
     if facts.untimed:
         span = f"({span}) OR {_NO_TIME.format(row='requests')}"
     return f"""(SELECT rowid AS stored_row, * FROM requests
-        WHERE batch < {fresh.batch} AND source = $source AND ({span}))"""
+        WHERE batch < $batch AND source = $source AND ({span}))"""
 
 
-def _settle_against(fresh: Fresh, facts: _Facts) -> str:
+def _settle_against(fresh: Fresh, facts: Facts) -> str:
     same = f"{_content('b')} IS NOT DISTINCT FROM {_content('r')}"
     verdict = f"CASE WHEN {same} THEN 'duplicate' ELSE 'conflicting' END"
     if fresh.merges:
@@ -203,7 +206,7 @@ def _settle_against(fresh: Fresh, facts: _Facts) -> str:
             WHEN {_richness("b")} > {_richness("r")} THEN 'corrected' ELSE 'duplicate' END"""
     return f"""
     SELECT b.position, {verdict}
-    FROM {fresh.rows} b JOIN {_stored(fresh, facts)} r
+    FROM {FRESH} b JOIN {_stored(fresh, facts)} r
         ON {_same_request(fresh.merges)}
     WHERE b.position NOT IN (SELECT position FROM settled)
     QUALIFY row_number() OVER (PARTITION BY b.position ORDER BY stored_row) = 1"""

@@ -46,6 +46,7 @@ def reading(sql: str, lines: list[str], given_defaults: dict[str, Any]) -> dict[
     )
     values = {
         "source": "s", "arrived": utc("2026-03-02 12:05"), "key": "k", "earliest": None,
+        "batch": 1,
         "hit_threshold_ratio": 0.8, "fingerprint": "f",
         **{f"default_{name}": given_defaults.get(name) for name in DEFAULTS},
     }  # fmt: skip
@@ -65,7 +66,7 @@ def without_optional_flags(row: Answer) -> Answer:
 
 def comparable(row: Answer) -> Answer:
     """Only what is known: a column a reading does not have is stored as NULL."""
-    row = {k: v for k, v in row.items() if k not in ("line_number", "reason", "excerpt")}
+    row = {k: v for k, v in row.items() if k not in ("line_number", "reason", "excerpt", "batch")}
     return {k: v for k, v in without_optional_flags(row).items() if v is not None}
 
 

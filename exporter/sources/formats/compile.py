@@ -108,8 +108,8 @@ STATUS = """CASE
     ELSE 'error' END"""
 
 
-_ELIGIBLE = """CASE WHEN block_size > 0 THEN (prompt_tokens - 1) // block_size * block_size
-    ELSE prompt_tokens END"""
+_ELIGIBLE = """CASE WHEN block_size > 0
+    THEN floor((prompt_tokens - 1) / block_size) * block_size ELSE prompt_tokens END"""
 # Columns worked out from the others, the same in both readings.
 COMPUTED = {
     "arrived": "$arrived",

@@ -9,7 +9,6 @@ from functools import cache
 from exporter.sources.formats.compile import (
     COMPUTED,
     EARLIEST,
-    KINDS,
     LARGEST_COUNT,
     LONGEST_SECONDS,
     STATUS,
@@ -50,26 +49,20 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
     """One SELECT over `lines(position, line_number, line)`; see `compile_careful`.
 
     Rows that need judgement are left out. `given_defaults` are the fields the source states a
-    default for. Result: position and the columns of `requests` the format can fill.
+    default for. Result: the columns of `requests` the format can fill; parameter
+    `batch` is the number of the batch.
     """
     fields = fields_of(log_format)
     source = f"({parsed(log_format)})".replace("<input>", "lines")
     found = _found(log_format, fields, given_defaults).replace("<input>", source)
-    timed = f"SELECT * REPLACE ({TIME} AS ts) FROM ({found})"
     carried = {*_names(log_format), *given_defaults, *COMPUTED, "prompt_basis", "flags"}
     columns = ", ".join(
         f"{_column(name, log_format)} AS {name}"
         for name in request_columns(log_format)
         if name in carried
     )
-    counted = ", ".join(
-        f"TRY_CAST({name} AS BIGINT) AS {name}"
-        for name in _names(log_format)
-        if KINDS.get(name) == "tokens" and name in fields
-    )
-    return f"""SELECT position, '{log_format.name}' AS source_format, {columns}
-        FROM (SELECT * REPLACE ({counted}) FROM ({timed})
-            WHERE NOT ({_doubtful(log_format, fields)}))"""
+    return f"""SELECT $batch::BIGINT AS batch, position, '{log_format.name}' AS source_format,
+        {columns} FROM ({found}) WHERE NOT ({_doubtful(log_format, fields)})"""
 
 
 def _names(log_format: LogFormat) -> list[str]:
@@ -106,6 +99,7 @@ def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
 def _column(name: str, log_format: LogFormat) -> str:
     return {
         **COMPUTED,
+        "ts": TIME,
         "attempt": "greatest(coalesce(attempt, 1), 1)",
         "status": STATUS,
         "ttft_point": """CASE WHEN ttft_seconds IS NOT NULL AND stream IS DISTINCT FROM false
@@ -128,7 +122,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     texts = [entry.name for entry in fields.values() if entry.kind == "text"]
     labels = f"concat({', '.join(texts)})"
     rules = [
-        f"coalesce(ts NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
+        f"coalesce({TIME} NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
