@@ -24,6 +24,7 @@ from exporter.sources.lines import BadLine, LineBatch, for_threads
 from exporter.store import eligibility, fold, identity, live, rejects
 from exporter.store.counters import CounterDelta
 from exporter.store.identity import Facts, Settled
+from exporter.store.rollup import REPORTED
 from exporter.store.store import Store
 
 
@@ -253,7 +254,6 @@ class _Append:
             )
 
 
-_REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
 _LATE = f"NOT ({live.LIVE})"
 _TALLY = f"""
     count(*), flatten(list(flags) FILTER (flags IS NOT NULL)),
@@ -262,8 +262,8 @@ _TALLY = f"""
     coalesce(sum(prompt_tokens) FILTER ({_LATE}), 0)::BIGINT,
     coalesce(sum(prompt_tokens), 0)::BIGINT,
     coalesce(sum(prompt_tokens) FILTER (ineligible_reason IS NULL), 0)::BIGINT,
-    coalesce(sum(prompt_tokens) FILTER ({_REPORTED}), 0)::BIGINT,
-    coalesce(sum(cached_tokens) FILTER ({_REPORTED}), 0)::BIGINT"""
+    coalesce(sum(prompt_tokens) FILTER ({REPORTED}), 0)::BIGINT,
+    coalesce(sum(cached_tokens) FILTER ({REPORTED}), 0)::BIGINT"""
 
 
 _LOOK = f"SELECT {identity.FACTS}, {eligibility.ANY_OFF}, {_TALLY} FROM {identity.FRESH} b"

@@ -102,9 +102,6 @@ class LabelBounds:
     def fold(self, label: str, value: str) -> str:
         return value if value == "" or value in self.values[label] else OTHER
 
-    def overflows(self, label: str) -> bool:
-        return bool(self.folded[label])
-
 
 # Enough to tell how many values were folded without remembering millions of hostile ones.
 _FOLDED_REMEMBERED = 100_000

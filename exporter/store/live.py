@@ -17,18 +17,18 @@ from exporter.store.counters import (
     LabelBounds,
     LiveCounters,
 )
+from exporter.store.rollup import REPORTED
 
 LABELS = ("model", "route", "template", "tenant")
 
-_REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
 LIVE = "ts >= arrived - to_seconds($live_seconds)"
 _COUNTED = f"{LIVE} AND replica_role IS DISTINCT FROM 'decode'"
 _SUMS = ", ".join(
     [f"count(*) FILTER (outcome = '{name.removesuffix('_requests')}')::BIGINT"
      for name in COUNTER_COLUMNS if name.endswith("_requests")]
     + ["coalesce(sum(prompt_tokens), 0)::BIGINT"]
-    + [f"coalesce(sum(prompt_tokens) FILTER ({_REPORTED}), 0)::BIGINT"]
-    + [f"coalesce(sum({name}) FILTER ({_REPORTED}), 0)::BIGINT"
+    + [f"coalesce(sum(prompt_tokens) FILTER ({REPORTED}), 0)::BIGINT"]
+    + [f"coalesce(sum({name}) FILTER ({REPORTED}), 0)::BIGINT"
        for name in COUNTER_COLUMNS if name.startswith("cached_")]
 )  # fmt: skip
 _NAMES = ", ".join(f"coalesce({label}, '') AS {label}" for label in LABELS)

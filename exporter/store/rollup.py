@@ -17,19 +17,20 @@ from exporter.records import OUTCOMES, TIERS
 BUCKET_RATIO = 1.08
 TTFT_BUCKET = f"floor(ln(ttft_seconds) / {math.log(BUCKET_RATIO)!r})::INTEGER"
 
-_REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
+# SQL condition: prompt and cached tokens are known, and a cache could have served them.
+REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
 _INELIGIBLE = "ineligible_reason IS NOT NULL"
 _COUNTS = {
     "requests": "count(*)",
-    "reported_requests": f"count(*) FILTER ({_REPORTED})",
+    "reported_requests": f"count(*) FILTER ({REPORTED})",
     "ineligible_requests": f"count(*) FILTER ({_INELIGIBLE})",
-    "reuse_requests": f"count(*) FILTER ({_REPORTED} AND cached_tokens > 0)",
+    "reuse_requests": f"count(*) FILTER ({REPORTED} AND cached_tokens > 0)",
     **{f"{outcome}_requests": f"count(*) FILTER (outcome = '{outcome}')" for outcome in OUTCOMES},
     "prompt_tokens": "coalesce(sum(prompt_tokens), 0)",
-    "reported_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({_REPORTED}), 0)",
+    "reported_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({REPORTED}), 0)",
     "ineligible_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({_INELIGIBLE}), 0)",
     **{
-        column: f"coalesce(sum({column}) FILTER ({_REPORTED}), 0)"
+        column: f"coalesce(sum({column}) FILTER ({REPORTED}), 0)"
         for column in ("cached_tokens", *(f"cached_{tier}" for tier in TIERS))
     },
     "output_tokens": "coalesce(sum(output_tokens), 0)",
