@@ -20,7 +20,7 @@ from exporter.sources.zstd_reader import open_zstd
 from exporter.store.append import BatchResult, Stream, append_all
 from exporter.store.store import Store
 
-_SAMPLE_BYTES = 1 << 20
+_SAMPLE_BYTES = 1 << 18
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20

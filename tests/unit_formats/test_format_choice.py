@@ -81,7 +81,7 @@ def test_chosen_format_is_believed(store: Store) -> None:
 def test_a_first_row_longer_than_the_sample_does_not_hide_the_format(
     store: Store, tmp_path: Path
 ) -> None:
-    long = {**ROWS["openai"], "choices": [{"text": "x" * (3 << 20)}]}
+    long = {**ROWS["openai"], "choices": [{"text": "x" * (3 << 18)}]}
     path = tmp_path / "long.jsonl"
     path.write_text("".join(json.dumps({**long, "id": f"c{n}"}) + "\n" for n in range(2)))
     summary = load(store, path.read_bytes(), format="auto")
