@@ -21,10 +21,10 @@ columns:
   reported_prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of reported requests: the denominator of token_hit_ratio."}
   ineligible_prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of ineligible requests, left out of every ratio."}
   cached_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of reported requests whose KV was reused."}
-  cached_device: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the device tier."}
-  cached_host: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the host tier."}
-  cached_disk: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the disk tier."}
-  cached_remote: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the remote tier."}
+  cached_device: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the device tier; NULL where no row names its tier."}
+  cached_host: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the host tier; NULL where no row names its tier."}
+  cached_disk: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the disk tier; NULL where no row names its tier."}
+  cached_remote: {type: BIGINT, unit: tokens, meaning: "Cached tokens known to come from the remote tier; NULL where no row names its tier."}
   computed_tokens: {type: BIGINT, unit: tokens, meaning: "reported_prompt_tokens - cached_tokens: what prefill did for reported requests."}
   output_tokens: {type: BIGINT, unit: tokens, meaning: "Generated tokens."}
   token_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "cached_tokens / reported_prompt_tokens; NULL without reported tokens."}
@@ -70,10 +70,10 @@ sums AS (
         total(reported_prompt_tokens) AS reported_prompt_tokens,
         total(ineligible_prompt_tokens) AS ineligible_prompt_tokens,
         total(cached_tokens) AS cached_tokens,
-        total(cached_device) AS cached_device,
-        total(cached_host) AS cached_host,
-        total(cached_disk) AS cached_disk,
-        total(cached_remote) AS cached_remote,
+        known_total(cached_device) AS cached_device,
+        known_total(cached_host) AS cached_host,
+        known_total(cached_disk) AS cached_disk,
+        known_total(cached_remote) AS cached_remote,
         total(reported_prompt_tokens) - total(cached_tokens) AS computed_tokens,
         total(output_tokens) AS output_tokens
     FROM selected

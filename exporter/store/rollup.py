@@ -29,10 +29,9 @@ _COUNTS = {
     "prompt_tokens": "coalesce(sum(prompt_tokens), 0)",
     "reported_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({REPORTED}), 0)",
     "ineligible_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({_INELIGIBLE}), 0)",
-    **{
-        column: f"coalesce(sum({column}) FILTER ({REPORTED}), 0)"
-        for column in ("cached_tokens", *(f"cached_{tier}" for tier in TIERS))
-    },
+    "cached_tokens": f"coalesce(sum(cached_tokens) FILTER ({REPORTED}), 0)",
+    # Without any row that names its tier this stays NULL: not known, and not none.
+    **{f"cached_{tier}": f"sum(cached_{tier}) FILTER ({REPORTED})" for tier in TIERS},
     "output_tokens": "coalesce(sum(output_tokens), 0)",
 }
 _HISTOGRAMS = tuple(f"ttft_{outcome}" for outcome in OUTCOMES)
