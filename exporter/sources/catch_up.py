@@ -146,6 +146,11 @@ class CatchUp:
             sample = file.read_at(0, FIRST_LINE_BYTES) if not _packed(file) else head
             complete = sample[: sample.rfind(b"\n") + 1] or sample
             known, _ = choose_format(self._format_name, complete, str(file.path))
+            if known.documents:
+                raise PrefixscopeError(
+                    f"a file of the format {known.name} is read as a whole and cannot be "
+                    "followed: when it is complete, take it in with `prefixscope ingest`"
+                )
             # A start-up message decides nothing; the first rows will.
             if any(line.lstrip().startswith(b"{") for line in complete.splitlines()):
                 self._formats[file.fingerprint] = known

@@ -15,6 +15,7 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.formats import format_named
 from exporter.sources.formats.detect import detect
 from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.formats.reshape import as_lines
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
 from exporter.sources.zstd_reader import open_zstd
 from exporter.store.append import BatchResult, Stream, append_all
@@ -117,6 +118,8 @@ class Intake:
             defaults or {},
         )
         summary = IngestSummary(source, log_format.name, because)
+        if log_format.documents:
+            stream = as_lines(log_format.documents(stream))
         batches = _Batches(LineReader(stream, line_limit_bytes=self._line_limit_bytes))
         # A transaction must not wait for a pipe or a client: only a file is read inside one.
         at_once = _FILE_BATCHES if origin == "file" and stream.seekable() else 1

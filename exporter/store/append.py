@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
+from exporter.sources.formats.reshape import reshaped
 from exporter.sources.lines import BadLine, LineBatch, for_threads
 from exporter.store import eligibility, fold, identity, live, rejects
 from exporter.store.counters import CounterDelta
@@ -33,13 +34,15 @@ class Stream:
     """Where lines come from. `source` is a configured name, never a path.
 
     `fingerprint` identifies a file by its first line (None over HTTP: a row without an id
-    cannot be recognised again). `defaults` fill fields that rows do not have.
+    cannot be recognised again). `defaults` fill fields that rows do not have. Times that count
+    from the start of a trace are laid from `began`.
     """
 
     source: str
     log_format: LogFormat
     fingerprint: str | None = None
     defaults: dict[str, object] = field(default_factory=dict)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 @dataclass
@@ -111,7 +114,9 @@ class _Append:
         self.fresh = identity.Fresh(store.last_batch, stream.source, merges, store.parsed)
 
     def run(self, lines: LineBatch) -> tuple[BatchResult, CounterDelta]:
-        fresh = self.fresh
+        fresh, log_format = self.fresh, self.stream.log_format
+        if log_format.reshape:
+            lines = reshaped(lines, log_format.reshape)
         self.cursor.register("lines", lines.table)
         refused = self._map(lines)
         facts, caching_off, tally = self._look()
@@ -158,6 +163,7 @@ class _Append:
         parameters = {
             "source": self.stream.source,
             "arrived": self.arrived,
+            "began": _utc(self.stream.began),
             "batch": self.fresh.batch,
             "earliest": self.store.earliest,
             "key": self.store.key,

@@ -1,9 +1,9 @@
 """Which rows of a batch are new: de-duplication, conflicts and corrections.
 
 A row is identified by (source, request id, attempt) within its event hour; rows without a time
-of their own within all such rows. The first row wins. Where a format writes one response as
-several lines, those of an id within an hour of each other are one response: the richest wins,
-and may correct a row stored before.
+of their own, or with one relative to their trace, within all such rows. The first row wins.
+Where a format writes one response as several lines, those of an id within an hour of each other
+are one response: the richest wins, and may correct a row stored before.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def _richness(row: str) -> str:
     )
 
 
-_NO_TIME = "coalesce(list_contains({row}.flags, 'no_time'), false)"
+_NO_TIME = "coalesce(list_has_any({row}.flags, ['no_time', 'relative_time']), false)"
 
 
 # Lines of one response are at most this far apart.

@@ -14,16 +14,25 @@ a test holds the two to the same answers.
     columns   the columns of `requests`, in order
 
 Each step selects from `<input>`, the step before it. Parameters (all bound): source, arrived,
-earliest (rows before it are refused), key (secret for keyed hashes), hit_threshold_ratio,
-fingerprint (of the file; NULL over HTTP) and one `default_*` per field of `DEFAULTS`.
+began (when taking in the input began), earliest (rows before it are refused), key (secret for
+keyed hashes), hit_threshold_ratio, fingerprint (of the file; NULL over HTTP) and one `default_*`
+per field of `DEFAULTS`.
 """
 
 import json
+import re
 from functools import cache
 from typing import cast
 
 from exporter.records import TIERS, Request
-from exporter.sources.formats.mapping import HELPERS, NUMBER_KINDS, Field, Kind, LogFormat
+from exporter.sources.formats.mapping import (
+    HELPERS,
+    NUMBER_KINDS,
+    Field,
+    Kind,
+    LogFormat,
+    parts_of,
+)
 
 REQUEST_COLUMNS = tuple(Request.model_fields)
 
@@ -52,6 +61,7 @@ _TOKEN_FIELDS = (
 _SECOND_FIELDS = ("ttft_seconds", "queue_seconds", "prefill_seconds", "e2e_seconds")
 KINDS: dict[str, Kind] = {
     "ts": "time",
+    "ended": "time",
     "stream": "bool",
     "status": "status",
     "block_hashes": "hashes",
@@ -65,7 +75,7 @@ _NEEDED = (
     *(f"cached_{tier}" for tier in TIERS),
     "cache_write_tokens", "output_tokens", "total_tokens", "choices", "prompt_logprobs",
     "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream", "status",
-    "ineligible_reason", "cache_salt", "adapter", "model_fingerprint",
+    "ineligible_reason", "cache_salt", "adapter", "model_fingerprint", "ended", "skip", "note",
 )  # fmt: skip
 
 TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
@@ -139,7 +149,7 @@ def compile_careful(log_format: LogFormat) -> str:
         _cleaned(log_format, fields),
         _stated(),
         _counted(log_format),
-        _judged(),
+        _judged(log_format),
         _columns(log_format),
     ):
         query = f"({step.replace('<input>', query)})"
@@ -163,7 +173,13 @@ def request_columns(log_format: LogFormat) -> list[str]:
 
 def _names(log_format: LogFormat) -> list[str]:
     """Every field the steps carry for this format."""
-    return list(dict.fromkeys([*_NEEDED, *DEFAULTS, *(entry.name for entry in log_format.fields)]))
+    return list(dict.fromkeys([*_NEEDED, *DEFAULTS, *mapped_names(log_format)]))
+
+
+def mapped_names(log_format: LogFormat) -> list[str]:
+    """The fields a format gives values for."""
+    constants = [name for name, _ in log_format.constants]
+    return [*(entry.name for entry in log_format.fields), *constants]
 
 
 def parsed(log_format: LogFormat, numbers: str | None = None) -> str:
@@ -180,12 +196,20 @@ def _structure(log_format: LogFormat, numbers: str | None) -> dict[str, object]:
         if numbers and entry.kind in NUMBER_KINDS:
             kind = numbers
         for path in entry.terms():
-            node = tree
-            *parents, leaf = path.split(".")
-            for parent in parents:
-                node = cast(dict[str, object], node.setdefault(parent, {}))
-            node[leaf] = kind
+            _place(tree, path, kind)
+    for entry in log_format.fields:
+        for case in entry.cases:
+            _place(tree, case.path, "VARCHAR")
     return tree
+
+
+def _place(tree: dict[str, object], path: str, kind: object) -> None:
+    """Puts a leaf into the shape; what stands there already stays."""
+    node = tree
+    *parents, leaf = parts_of(path)
+    for parent in parents:
+        node = cast(dict[str, object], node.setdefault(parent, {}))
+    node.setdefault(leaf, kind)
 
 
 def _found(log_format: LogFormat, fields: dict[str, Field]) -> str:
@@ -193,7 +217,7 @@ def _found(log_format: LogFormat, fields: dict[str, Field]) -> str:
     columns = []
     for name in _names(log_format):
         if name in constants:
-            value = f"'{constants[name]}'"
+            value = constant(name, constants[name])
         elif name in fields:
             value = first_value(fields[name], as_text=True)
         else:
@@ -212,14 +236,34 @@ def unknown(name: str) -> str:
 
 def first_value(entry: Field, *, as_text: bool = False) -> str:
     """SQL of the first path that holds a value; `as_text` where numbers were read as text."""
-    options = []
+    options = [
+        f"CASE WHEN {_body(case.path)}::VARCHAR IN ({', '.join(_quoted(w) for w in case.words)})"
+        f" THEN {_quoted(case.value)} END"
+        for case in entry.cases
+    ]
     for path in entry.paths:
-        terms = ["body." + ".".join(f'"{x}"' for x in t.split(".")) for t in path.split(" + ")]
-        if len(terms) > 1 and as_text:
-            summed = " + ".join(f"TRY_CAST({term} AS DOUBLE)" for term in terms)
-            terms = [f"({summed})::VARCHAR"]
-        options.append(" + ".join(terms))
+        first, *rest = re.split(r" ([+-]) ", path)
+        number = "TRY_CAST({} AS DOUBLE)" if rest and as_text else "{}"
+        value = number.format(_body(first))
+        for sign, term in zip(rest[::2], rest[1::2], strict=True):
+            value += f" {sign} {number.format(_body(term))}"
+        options.append(f"({value})::VARCHAR" if rest and as_text else value)
     return options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
+
+
+def _body(path: str) -> str:
+    """SQL of what a path holds in the parsed line."""
+    return "body." + ".".join(f'"{part}"' for part in parts_of(path))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def constant(name: str, value: str) -> str:
+    """SQL of a value every row of a format has, in the field's type."""
+    kind = KINDS.get(name, "text")
+    return f"{_quoted(value)}::BIGINT" if kind == "tokens" else _quoted(value)
 
 
 def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
@@ -233,9 +277,11 @@ def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
         for entry in fields.values()
         if entry.kind in NUMBER_KINDS
     )
-    return f"""SELECT position, line_number, line, unparsed, ts AS stated_ts, {columns},
+    return f"""SELECT position, line_number, line, unparsed,
+        coalesce(ts, ended) AS stated_ts, {columns},
         nullif(list_filter([{names}], lambda name: name IS NOT NULL), []) AS unusable
-        FROM (SELECT *, {TS_NUMBER.format(ts="ts")} AS ts_number FROM <input>)"""
+        FROM (SELECT *, {TS_NUMBER.format(ts="ts")} AS ts_number,
+            {TS_NUMBER.format(ts="ended")} AS ended_number FROM <input>)"""
 
 
 def _clean(name: str, entry: Field | None) -> str:
@@ -243,16 +289,21 @@ def _clean(name: str, entry: Field | None) -> str:
     if entry and entry.kind in NUMBER_KINDS:
         value = _number(entry)
     elif kind in ("time", "status"):
-        value = {"time": TIME, "status": STATUS}[kind]
+        value = {"time": re.sub(r"\bts", name, TIME), "status": STATUS}[kind]
     elif entry and kind == "text":
         # An object or list is no label, and may hold what must not be kept.
-        paths = ", ".join(f"'$.{path}'" for path in entry.paths)
+        found = [*entry.paths, *(case.path for case in entry.cases)]
+        paths = ", ".join(f"'$.{'.'.join(_keyed(path))}'" for path in found)
         label = f"list_has_any(TRY(json_type(line, [{paths}])), ['VARCHAR', 'BIGINT', 'UBIGINT'])"
         value = f"""CASE WHEN {name}[1] NOT IN ('{{', '[') OR {label}
             THEN nullif(left({name}, {TEXT_LIMIT}), '') END"""
     else:
         value = name
     return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
+
+
+def _keyed(path: str) -> list[str]:
+    return [f'"{part}"' for part in parts_of(path)]
 
 
 def _number(entry: Field) -> str:
@@ -315,6 +366,7 @@ def _counted(log_format: LogFormat) -> str:
 
 _FLAGS = {
     "no_time": "stated_ts IS NULL",
+    "relative_time": "{relative} AND stated_ts IS NOT NULL",
     "no_id": "request_id IS NULL AND $fingerprint IS NULL",
     "divided_by_choices": "stated_cached < cached_sum",
     "cached_capped": "NOT beside AND stated_cached > stated_prompt AND within_tolerance",
@@ -327,12 +379,17 @@ _FLAGS = {
 }
 
 
-def _judged() -> str:
-    rules = ", ".join(f"CASE WHEN {rule} THEN '{name}' END" for name, rule in _FLAGS.items())
-    any_rule = " OR ".join(f"coalesce({rule}, false)" for rule in _FLAGS.values())
+def _judged(log_format: LogFormat) -> str:
+    relative = str(log_format.relative_time is not None).lower()
+    started = _start(log_format)
+    # A trace may well be longer than a day.
+    latest = "'infinity'" if log_format.relative_time else "$arrived + INTERVAL 1 DAY"
+    flags = {name: rule.format(relative=relative) for name, rule in _FLAGS.items()}
+    rules = ", ".join(f"CASE WHEN {rule} THEN '{name}' END" for name, rule in flags.items())
+    any_rule = " OR ".join(f"coalesce({rule}, false)" for rule in flags.values())
     return f"""
     SELECT * EXCLUDE (ts, ttft_seconds, ineligible_reason, attempt, request_id, cached_tokens),
-        coalesce(ts, $arrived) AS ts,
+        coalesce({started}, $arrived) AS ts,
         CASE WHEN ttft_seconds > 0 AND stream IS DISTINCT FROM false
             AND (e2e_seconds IS NULL OR ttft_seconds < e2e_seconds)
             THEN ttft_seconds END AS ttft_seconds,
@@ -343,19 +400,31 @@ def _judged() -> str:
             THEN 'line:' || md5(concat_ws(':', $key, $fingerprint, position, {_LINE}))
             ELSE request_id END AS request_id,
         CASE WHEN prompt_basis <> 'unknown' THEN cached_tokens END AS cached_tokens,
-        CASE WHEN unusable IS NOT NULL OR {any_rule} THEN nullif(list_concat(
+        CASE WHEN unusable IS NOT NULL OR note IS NOT NULL OR {any_rule} THEN nullif(list_concat(
             coalesce(unusable, []),
-            list_filter([{rules}], lambda name: name IS NOT NULL)), []) END AS flags,
+            list_filter([{rules}, note], lambda name: name IS NOT NULL)), []) END AS flags,
         CASE WHEN unparsed THEN if(json_valid(line) AND TRY(json_type(line)) IS NOT NULL,
                 'not_an_object', 'invalid_json')
-            WHEN stated_ts IS NOT NULL AND ts IS NULL THEN 'unreadable_time'
-            WHEN ts < {EARLIEST} OR ts > $arrived + INTERVAL 1 DAY THEN 'implausible_time'
-            WHEN ts < $earliest::TIMESTAMP THEN 'before_retention'
+            WHEN skip IS NOT NULL THEN skip
+            WHEN stated_ts IS NOT NULL AND {started} IS NULL THEN 'unreadable_time'
+            WHEN {started} < {EARLIEST} OR {started} > {latest} THEN 'implausible_time'
+            WHEN {started} < $earliest::TIMESTAMP THEN 'before_retention'
             WHEN request_id IS NULL AND stated_ts IS NULL AND stated_prompt IS NULL
                 AND unusable IS NULL THEN CASE
                 WHEN TRY(json_type(line)) = 'OBJECT' THEN 'no_known_field' ELSE 'not_an_object' END
             END AS reason
     FROM <input>"""
+
+
+def _start(log_format: LogFormat) -> str:
+    """When a request began: as stated, laid from the moment its trace was taken in, or before
+    its end."""
+    if log_format.relative_time is not None:
+        unit = {"seconds": 1e6, "milliseconds": 1e3}[log_format.relative_time]
+        amount = "TRY_CAST(stated_ts AS DOUBLE)"
+        return f"""CASE WHEN {amount} >= 0 AND {amount} < {LONGEST_SECONDS}
+            THEN $began + to_microseconds(round({amount} * {unit:.0f})::BIGINT) END"""
+    return "coalesce(ts, ended - to_microseconds(round(coalesce(e2e_seconds, 0) * 1e6)::BIGINT))"
 
 
 def _columns(log_format: LogFormat) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import FORMATS, ndjson
-from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.formats.mapping import LogFormat, parts_of
 
 _SAMPLED_ROWS = 64
 
@@ -25,6 +25,10 @@ def detect(sample: bytes, name: str) -> Decision:
     Raises PrefixscopeError when there are rows but none has a known shape. Input without any
     JSON object is read as our own NDJSON, so that each line is rejected with its reason.
     """
+    text = sample.decode(errors="replace")
+    for known in FORMATS:
+        if known.sniff and (because := known.sniff(text)):
+            return Decision(known, because)
     rows = _objects(sample)
     if not rows:
         return Decision(ndjson.FORMAT, "no JSON object in the first lines")
@@ -59,7 +63,7 @@ def _fits(log_format: LogFormat, row: dict[str, object]) -> bool:
 
 def _has(row: dict[str, object], path: str) -> bool:
     value: object = row
-    for part in path.split("."):
+    for part in parts_of(path):
         if not isinstance(value, dict) or value.get(part) is None:
             return False
         value = value[part]

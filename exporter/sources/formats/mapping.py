@@ -1,12 +1,14 @@
 """What a log format is: a typed table from paths in a row to fields of a `Request`.
 
 A format is data. `compile.py` turns the table into one SQL that files, HTTP batches and
-followed logs all run, so a new format adds a table, not code.
+followed logs all run, so a new format adds a table, not code. Only where rows are no flat JSON
+objects, one a line, a format also says how to make them so (`reshape`, `documents`).
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import BinaryIO, Literal
 
 # What stands in the row, and so how it is read: `time` is ISO text or an epoch in seconds to
 # nanoseconds, `status` an HTTP code or a word, `tokens` a whole number that is not negative,
@@ -20,8 +22,21 @@ Basis = Literal["inclusive", "assumed", "exclusive"]
 NUMBER_KINDS: tuple[Kind, ...] = ("tokens", "seconds", "milliseconds")
 
 # Fields that shape others but are not stored themselves: answers asked for one prompt (n);
-# prompt + output; a request that skips the cache look-up; the salt, kept only as a keyed hash.
-HELPERS = ("choices", "total_tokens", "prompt_logprobs", "cache_salt")
+# prompt + output; a request that skips the cache look-up; the salt, kept only as a keyed hash;
+# the time of the end, from which the start follows; why a row is none of ours and is set aside;
+# a flag of the format's own.
+HELPERS = ("choices", "total_tokens", "prompt_logprobs", "cache_salt", "ended", "skip", "note")
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A field is `value` where the text at `path` is one of `words`."""
+
+    value: str
+    path: str
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -29,17 +44,24 @@ class Field:
     """A field of `Request` (or a helper) and the paths in a row that may hold it.
 
     Paths are tried in order; the first that holds a value wins. `usage.prompt_tokens`
-    descends into objects; `a + b` is the sum of two numbers, known only where both are.
+    descends into objects, `"a.b".c` into a key with a dot; `a + b` and `a - b` calculate with
+    two numbers, known only where both are. `cases` come before paths.
     """
 
     name: str
     kind: Kind
     paths: tuple[str, ...]
+    cases: tuple[Case, ...] = ()
 
     def terms(self) -> Iterator[str]:
         """Every single path named, sums taken apart."""
         for path in self.paths:
-            yield from path.split(" + ")
+            yield from re.split(r" [+-] ", path)
+
+
+def parts_of(path: str) -> list[str]:
+    """The keys of a path: `a."b.c"` has the two keys `a` and `b.c`."""
+    return [quoted or plain for quoted, plain in re.findall(r'"([^"]+)"|([^."]+)', path)]
 
 
 @dataclass(frozen=True)
@@ -50,6 +72,12 @@ class LogFormat:
     one path that holds a value. `constants` are field values every row of the format has.
     `merges_lines` is set where one response may be written as several lines: then the last
     and largest usage of an id wins instead of the first row.
+
+    `relative_time` is the unit of times that count from the start of a trace. `reshape` turns
+    one line into rows the table can address; it raises ValueError for a line it cannot read,
+    which is then rejected as it stands. `documents` does so for a whole input that is no
+    sequence of lines (raising PrefixscopeError), which can therefore not be followed while it
+    grows. `sniff` recognises such input by its first bytes and says by what.
     """
 
     name: str
@@ -60,10 +88,14 @@ class LogFormat:
     fields: tuple[Field, ...]
     constants: tuple[tuple[str, str], ...] = ()
     merges_lines: bool = False
+    relative_time: Literal["seconds", "milliseconds"] | None = None
+    reshape: Callable[[str], Iterable[Row]] | None = None
+    documents: Callable[[BinaryIO], Iterable[Row]] | None = None
+    sniff: Callable[[str], str | None] | None = None
 
 
-def text(name: str, *paths: str) -> Field:
-    return Field(name, "text", paths)
+def text(name: str, *paths: str, cases: tuple[Case, ...] = ()) -> Field:
+    return Field(name, "text", paths, cases)
 
 
 def tokens(name: str, *paths: str) -> Field:
@@ -86,8 +118,12 @@ def flag(name: str, *paths: str) -> Field:
     return Field(name, "bool", paths)
 
 
-def status(*paths: str) -> Field:
-    return Field("status", "status", paths)
+def status(*paths: str, cases: tuple[Case, ...] = ()) -> Field:
+    return Field("status", "status", paths, cases)
+
+
+def case(value: str, path: str, *words: str) -> Case:
+    return Case(value, path, words)
 
 
 def hashes(name: str, *paths: str) -> Field:

@@ -4,6 +4,7 @@ It is short because starting a long statement costs more than running it on a sm
 Whatever it does not call doubtful it must read exactly as the careful reading would.
 """
 
+import re
 from functools import cache
 
 from exporter.sources.formats.compile import (
@@ -17,13 +18,15 @@ from exporter.sources.formats.compile import (
     TIERS_SUM,
     TIME,
     TS_NUMBER,
+    constant,
     fields_of,
     first_value,
+    mapped_names,
     parsed,
     request_columns,
     unknown,
 )
-from exporter.sources.formats.mapping import Field, LogFormat
+from exporter.sources.formats.mapping import Field, LogFormat, parts_of
 
 # How a value begins that is no number, or one that needs care: negative, or text not of digits.
 _NO_NUMBER = r'true|false|\[|\{|-|N|I|"[0-9]*[^0-9"]|""'
@@ -40,7 +43,7 @@ _NEEDED = (
     "ts", "request_id", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
     "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
     "attempt", "prompt_logprobs", "ineligible_reason", "cache_salt", "adapter",
-    "model_fingerprint",
+    "model_fingerprint", "ended", "skip", "note",
 )  # fmt: skip
 
 
@@ -66,8 +69,7 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
 
 
 def _names(log_format: LogFormat) -> list[str]:
-    mapped = (entry.name for entry in log_format.fields)
-    return list(dict.fromkeys([*_NEEDED, "status", *mapped]))
+    return list(dict.fromkeys([*_NEEDED, "status", *mapped_names(log_format)]))
 
 
 def _found(log_format: LogFormat, fields: dict[str, Field], given: frozenset[str]) -> str:
@@ -84,7 +86,7 @@ def _found(log_format: LogFormat, fields: dict[str, Field], given: frozenset[str
 def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
     constants = dict(log_format.constants)
     if name in constants:
-        return f"'{constants[name]}'"
+        return constant(name, constants[name])
     if name not in fields:
         return unknown(name)
     value = first_value(fields[name])
@@ -120,12 +122,15 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     counts = [entry for entry in fields.values() if entry.kind == "tokens"]
     spans = [entry for entry in fields.values() if entry.kind in ("seconds", "milliseconds")]
     texts = [entry.name for entry in fields.values() if entry.kind == "text"]
+    if log_format.relative_time is not None:
+        return "true"
     labels = f"concat({', '.join(texts)})"
     rules = [
         f"coalesce({TIME} NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
+        "skip IS NOT NULL OR note IS NOT NULL",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
         *(f"{e.name} <> floor({e.name})" for e in counts if e.name in _RELIED_ON),
         _wrong_types(log_format, counts, spans),
@@ -179,4 +184,4 @@ def _wrong_types(log_format: LogFormat, counts: list[Field], spans: list[Field])
 
 def _leaves(fields: list[Field]) -> list[str]:
     """The last names of all paths."""
-    return sorted({path.rpartition(".")[2] for entry in fields for path in entry.terms()})
+    return sorted({re.escape(parts_of(path)[-1]) for entry in fields for path in entry.terms()})
