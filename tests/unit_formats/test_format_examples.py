@@ -1,11 +1,16 @@
 """Rows of every format and the exact request each must become, in `cases/*.yaml` beside this.
 
-Each file is loaded once with `--format auto`; a case is found again by its request id, a
-reject by its line number. The examples that come with the description of the formats are read
-where they are at hand.
+A case file names its `format` and holds either `rows`, each loaded as a line (`row`, or text
+as it is: `line`), or one whole `input` with the `requests` and `rejects` it becomes. It is
+loaded once with `--format auto`, unless it says `by_name`. A request is found again by its id:
+`id` where the row does not show it; a reject by its line number.
+
+The examples that come with the description of the formats are read where they are at hand. To
+add a format: a line in READ_AS (and none in NOT_YET), and a case file.
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +18,48 @@ import pytest
 import yaml
 
 from exporter.store.store import Store
-from tests.log_path import SHARED, Answer, load, requests, utc
+from tests.log_path import SHARED, Answer, load, rejects, requests, utc
 
 CASES = sorted(Path(__file__).parent.joinpath("cases").glob("*.yaml"))
 EXAMPLES = SHARED / "format-examples" / "examples.jsonl"
-READ_SO_FAR = ("openai_chat", "openai_responses", "anthropic", "openrouter",
-               "vllm_openai", "vllm_anthropic")  # fmt: skip
-# The description writes seconds short.
-OURS = {"ttft_s": "ttft_seconds", "queue_s": "queue_seconds", "prefill_s": "prefill_seconds"}
+
+# Described example -> the format that `--format auto` must choose for it.
+READ_AS = {
+    "usage.openai_chat": "openai",
+    "usage.openai_responses": "openai",
+    "usage.anthropic": "anthropic",
+    "usage.openrouter": "openai",
+    "usage.vllm_openai": "openai",
+    "usage.vllm_anthropic": "anthropic",
+}
+NOT_YET = {
+    "usage.gemini", "usage.bedrock_converse", "usage.deepseek", "openrouter.generation",
+    "litellm.standard_logging_payload", "litellm.spend_logs", "envoy_ai_gateway.access_log",
+    "kong.ai_log", "portkey.export", "helicone.request", "langfuse.observation",
+    "edge.exclusive_detected", "edge.undetectable_exclusive", "edge.litellm_response_cache",
+    "edge.stream_no_usage",
+    "otlp_json.genai_client", "otlp_json.vllm", "otlp_json.openinference",
+    "sglang.request_log_json", "sglang.metrics_file", "production_stack.router_log",
+    "aiperf.profile_export_jsonl", "guidellm.request", "vllm_bench.save_detailed",
+    "trace.mooncake", "trace.bailian", "trace.weka_claude_code", "trace.azure_llm_csv",
+    "trace.burstgpt_csv", "trace.tracelab_round", "trace.lmcache_agent",
+}  # fmt: skip
+EXAMPLE_COUNT = 37
+
+# The description's short names for ours.
+OURS = {
+    "ttft_s": "ttft_seconds", "queue_s": "queue_seconds", "prefill_s": "prefill_seconds",
+    "e2e_s": "e2e_seconds", "engine": "replica", "cached_gpu": "cached_device",
+    "cached_cpu": "cached_host",
+    "cached_remote_or_disk": "cached_remote",  # the examples name a remote store
+}  # fmt: skip
 
 
-def _id(row: dict[str, Any]) -> str | None:
+def _id(entry: dict[str, Any]) -> str | None:
+    """The request id a case's row becomes, as far as one can tell by looking at it."""
+    if "id" in entry:
+        return str(entry["id"])
+    row = entry["row"]
     for holder in (row, row.get("message"), row.get("response")):
         if isinstance(holder, dict):
             for name in ("request_id", "id"):
@@ -32,29 +68,42 @@ def _id(row: dict[str, Any]) -> str | None:
     return None
 
 
+def _load_case(store: Store, case: dict[str, Any]) -> None:
+    lines = [entry.get("row", entry.get("line")) for entry in case.get("rows", ())]
+    name = case["format"] if case.get("by_name") else "auto"
+    summary = load(store, case["input"].encode() if "input" in case else lines, format=name)
+    assert summary.format == case["format"]
+
+
+def _differs(row: Answer, entry: dict[str, Any]) -> dict[str, tuple[object, object]]:
+    """Field -> (got, expected) where they differ. Numbers with a fraction are rounded to 1 us."""
+    expected = {**entry["expect"], "flags": entry.get("flags")}
+    if "ts" in expected:
+        expected["ts"] = utc(expected["ts"])
+    got = {name: row[name] for name in expected}
+    for name, value in got.items():
+        if isinstance(value, float):
+            got[name] = round(value, 6)
+    return {n: (got[n], expected[n]) for n in got if got[n] != expected[n]}
+
+
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_rows_become_exactly_these_requests(store: Store, file: Path) -> None:
     case = yaml.safe_load(file.read_text(encoding="utf-8"))
-    summary = load(store, [entry["row"] for entry in case["rows"]], format="auto")
-    assert summary.format == case["format"]
+    _load_case(store, case)
     stored = {row["request_id"]: row for row in requests(store)}
-    refused = dict(store.cursor().execute("SELECT line_number, reason FROM rejects").fetchall())
-    wrong = {}
-    for number, entry in enumerate(case["rows"], start=1):
+    wrong, refused = {}, [list(reject) for reject in case.get("rejects", ())]
+    for number, entry in enumerate(case.get("rows", ()), start=1):
         if "reason" in entry:
-            got: Answer = {"reason": refused.pop(number, None)}
-            expected: Answer = {"reason": entry["reason"]}
-        else:
-            row = stored.pop(_id(entry["row"]))
-            expected = {**entry["expect"], "flags": entry.get("flags")}
-            if "ts" in expected:
-                expected["ts"] = utc(expected["ts"])
-            got = {name: row[name] for name in expected}
-        if got != expected:
-            wrong[entry["what"]] = {n: (got[n], expected[n]) for n in got if got[n] != expected[n]}
+            refused.append([number, entry["reason"]])
+        elif differs := _differs(stored.pop(_id(entry)), entry):
+            wrong[entry["what"]] = differs
+    for entry in case.get("requests", ()):
+        if differs := _differs(stored.pop(str(entry["id"])), entry):
+            wrong[entry["what"]] = differs
     assert wrong == {}
     assert stored == {}
-    assert refused == {}
+    assert [list(reject) for reject in rejects(store)] == refused
 
 
 def test_a_name_without_end_is_cut(store: Store) -> None:
@@ -63,15 +112,66 @@ def test_a_name_without_end_is_cut(store: Store) -> None:
     assert row["tenant"] == "é" * 256
 
 
-@pytest.mark.skipif(not EXAMPLES.is_file(), reason="the formats' examples are not at hand")
-@pytest.mark.parametrize("name", READ_SO_FAR)
-def test_described_examples_become_the_described_record(shared_store: Store, name: str) -> None:
+# --------------------------------------------------------------- the described examples
+
+at_hand = pytest.mark.skipif(not EXAMPLES.is_file(), reason="the formats' examples are not at hand")
+
+
+def _examples() -> dict[str, dict[str, Any]]:
     lines = EXAMPLES.read_text(encoding="utf-8").splitlines()
-    examples = {entry["format"]: entry for entry in map(json.loads, lines)}
-    example = examples[f"usage.{name}"]
-    load(shared_store, [example["record"]], name, format="auto")
-    (row,) = requests(shared_store, name)
-    got = {field: row[OURS.get(field, field)] for field in example["expect"]}
-    assert got == pytest.approx(example["expect"])
-    assert row["request_id"] == example["record"]["id"]
-    assert row["model"] == example["record"]["model"]
+    return {entry["format"]: entry for entry in map(json.loads, lines)}
+
+
+@at_hand
+def test_every_example_is_read_or_known_to_be_missing() -> None:
+    assert not set(READ_AS) & NOT_YET
+    assert set(_examples()) == set(READ_AS) | NOT_YET
+    assert len(_examples()) == EXAMPLE_COUNT
+
+
+def _moment(described: str | float) -> datetime:
+    if isinstance(described, str):
+        return datetime.fromisoformat(described)
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=round(described * 1e6))
+
+
+def _got(field: str, expected: object, rows: list[Answer], began: datetime) -> object:
+    """What a described field is in the first row stored."""
+    row = rows[0]
+    if field == "rows":
+        return len(rows)
+    if field == "blocks":
+        return len(row["block_hashes"])
+    if field == "ts":
+        return row["ts"].replace(tzinfo=UTC)
+    if field == "ts_rel":
+        # Laid from the moment the ingest began, which was after `began` and before now.
+        assert isinstance(expected, float)
+        assert began <= row["ts"].replace(tzinfo=UTC) - timedelta(seconds=expected)
+        assert row["ts"].replace(tzinfo=UTC) - timedelta(seconds=expected) <= datetime.now(UTC)
+        return expected
+    if field == "cache_salt":  # kept only as a keyed hash
+        return expected if row["scope"] else None
+    if field == "excluded_from_prefix_metrics":
+        return row["ineligible_reason"] is not None
+    return row[OURS.get(field, field)]
+
+
+@at_hand
+@pytest.mark.parametrize("name", READ_AS)
+def test_described_examples_become_the_described_record(shared_store: Store, name: str) -> None:
+    example = _examples()[name]
+    record = example["record"]
+    data = record.encode() if isinstance(record, str) else json.dumps(record).encode() + b"\n"
+    began = datetime.now(UTC)
+    summary = load(shared_store, data, name, format="auto")
+    assert summary.format == READ_AS[name]
+    rows = sorted(requests(shared_store, name), key=lambda row: row["position"])
+    expected = dict(example["expect"])
+    if "ts" in expected:
+        expected["ts"] = _moment(expected["ts"])
+    got = {field: _got(field, value, rows, began) for field, value in expected.items()}
+    assert got == pytest.approx(expected)
+    for same in ("id", "model"):
+        if name.startswith("usage.") and same in record:
+            assert rows[0]["request_id" if same == "id" else same] == record[same]

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from exporter.sources.formats import FORMATS
+from exporter.sources.formats import FORMATS, format_named
+from exporter.sources.formats.aside import Aside
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
@@ -40,13 +41,14 @@ RELIED_ON = {"prompt_tokens", "cached_tokens", "output_tokens", "ttft_seconds", 
 def reading(sql: str, lines: list[str], given_defaults: dict[str, Any]) -> dict[int, Answer]:
     """The rows of one reading by line number."""
     connection = duckdb.connect()
+    Aside().listen(connection)
     numbers = list(range(len(lines)))
     connection.register(
         "lines", pa.table({"position": numbers, "line_number": numbers, "line": lines})
     )
     values = {
-        "source": "s", "arrived": utc("2026-03-02 12:05"), "key": "k", "earliest": None,
-        "batch": 1,
+        "source": "s", "arrived": utc("2026-03-02 12:05"), "began": utc("2026-03-02 12:05"),
+        "key": "k", "earliest": None, "batch": 1,
         "hit_threshold_ratio": 0.8, "fingerprint": "f",
         **{f"default_{name}": given_defaults.get(name) for name in DEFAULTS},
     }  # fmt: skip
@@ -103,10 +105,9 @@ def test_clean_rows_are_read_quickly() -> None:
             "prompt_tokens": 100, "completion_tokens": 20,
             "prompt_tokens_details": {"cached_tokens": 64}}},
     }  # fmt: skip
-    for log_format in FORMATS:
-        line = json.dumps(rows[log_format.name])
-        (row,) = reading(compile_quick(log_format), [line], {}).values()
-        assert (row["prompt_tokens"], row["cached_tokens"]) == (100, 64), log_format.name
+    for name, clean in rows.items():
+        (row,) = reading(compile_quick(format_named(name)), [json.dumps(clean)], {}).values()
+        assert (row["prompt_tokens"], row["cached_tokens"]) == (100, 64), name
 
 
 # ------------------------------------------------------------- against plain Python
