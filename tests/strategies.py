@@ -5,13 +5,13 @@ such a set may arrive: split, in any order, twice, and interrupted.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 
-from exporter.sources.formats.mapping import Field, Kind, LogFormat
+from exporter.sources.formats.mapping import Field, Kind, LogFormat, parts_of
 
 BASE_SECONDS = 1772452800  # 2026-03-02T12:00:00Z
 _SPREAD_SECONDS = 3 * 3600
@@ -133,9 +133,12 @@ def _fine(entry: Field, chance: Random) -> object:
 
 
 def _put(row: dict[str, Any], path: str, value: object) -> None:
-    *parents, leaf = path.split(".")
+    *parents, leaf = parts_of(path)
     for parent in parents:
-        row = row.setdefault(parent, {})
+        child = row.setdefault(parent, {})
+        if not isinstance(child, dict):  # an odd value stands there already
+            return
+        row = child
     row[leaf] = value
 
 
@@ -151,7 +154,11 @@ def line_of(log_format: LogFormat, chance: Random) -> str:
         if chance.random() >= _PRESENCE.get(entry.name, 0.75):
             continue
         value = chance.choice(_ODD) if entry in odd else _fine(entry, chance)
-        for path in chance.choice(entry.paths).split(" + "):
-            _put(row, path, value)
+        for case in entry.cases:
+            if chance.random() < 0.05:
+                _put(row, case.path, chance.choice([*case.words, "none of them"]))
+        if entry.paths:
+            for path in replace(entry, paths=(chance.choice(entry.paths),)).terms():
+                _put(row, path, value)
     line = json.dumps(row)
     return line[: chance.randrange(len(line))] if chance.random() < 0.03 else line

@@ -25,9 +25,11 @@ from functools import cache
 from typing import cast
 
 from exporter.records import TIERS, Request
+from exporter.sources.formats.basis import counted
 from exporter.sources.formats.mapping import (
     HELPERS,
     NUMBER_KINDS,
+    Case,
     Field,
     Kind,
     LogFormat,
@@ -76,6 +78,7 @@ _NEEDED = (
     "cache_write_tokens", "output_tokens", "total_tokens", "choices", "prompt_logprobs",
     "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream", "status",
     "ineligible_reason", "cache_salt", "adapter", "model_fingerprint", "ended", "skip", "note",
+    "convention",
 )  # fmt: skip
 
 TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
@@ -148,7 +151,7 @@ def compile_careful(log_format: LogFormat) -> str:
         _found(log_format, fields),
         _cleaned(log_format, fields),
         _stated(),
-        _counted(log_format),
+        counted(log_format.basis),
         _judged(log_format),
         _columns(log_format),
     ):
@@ -236,11 +239,7 @@ def unknown(name: str) -> str:
 
 def first_value(entry: Field, *, as_text: bool = False) -> str:
     """SQL of the first path that holds a value; `as_text` where numbers were read as text."""
-    options = [
-        f"CASE WHEN {_body(case.path)}::VARCHAR IN ({', '.join(_quoted(w) for w in case.words)})"
-        f" THEN {_quoted(case.value)} END"
-        for case in entry.cases
-    ]
+    options = [_case(case, entry.kind) for case in entry.cases]
     for path in entry.paths:
         first, *rest = re.split(r" ([+-]) ", path)
         number = "TRY_CAST({} AS DOUBLE)" if rest and as_text else "{}"
@@ -251,8 +250,17 @@ def first_value(entry: Field, *, as_text: bool = False) -> str:
     return options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
 
 
+def _case(case: Case, kind: Kind) -> str:
+    value = _quoted(case.value) + ("::BOOLEAN" if kind == "bool" else "")
+    words = ", ".join(_quoted(word) for word in case.words)
+    found = f"{_body(case.path)}::VARCHAR {'NOT IN' if case.other_than else 'IN'} ({words})"
+    return f"CASE WHEN {found} THEN {value} END"
+
+
 def _body(path: str) -> str:
-    """SQL of what a path holds in the parsed line."""
+    """SQL of what a path holds in the parsed line; a number is itself."""
+    if path.isdigit():
+        return path
     return "body." + ".".join(f'"{part}"' for part in parts_of(path))
 
 
@@ -333,37 +341,6 @@ def _stated() -> str:
             FROM <input>))"""
 
 
-def _counted(log_format: LogFormat) -> str:
-    """Prompt tokens made inclusive, cached tokens made possible, and how that was decided.
-
-    More cached than prompt: an excess of at most a block or 2 % is counting noise and capped.
-    More than that is impossible where the format is inclusive by specification, and proves
-    that cached tokens are beside the prompt where it only usually is.
-    """
-    beside = {
-        "inclusive": "false",
-        "assumed": """coalesce(stated_cached > prompt_tokens AND NOT within_tolerance
-            OR stated_cached + written > 0
-            AND total_tokens - output_tokens = prompt_tokens + stated_cached + written, false)""",
-        "exclusive": "coalesce(stated_cached, cache_write_tokens) IS NOT NULL",
-    }[log_format.basis]
-    otherwise = {
-        "inclusive": "'inclusive'",
-        "assumed": """CASE WHEN total_tokens - output_tokens = prompt_tokens THEN 'inclusive'
-            ELSE 'assumed' END""",
-        "exclusive": "'unknown'",
-    }[log_format.basis]
-    return f"""
-    SELECT * EXCLUDE (prompt_tokens, cached_tokens), prompt_tokens AS stated_prompt,
-        nullif(CASE WHEN beside THEN prompt_tokens + coalesce(stated_cached, 0) + written
-            ELSE prompt_tokens END, 0) AS prompt_tokens,
-        CASE WHEN beside THEN stated_cached
-            WHEN prompt_tokens > 0 AND within_tolerance THEN least(stated_cached, prompt_tokens)
-            END AS cached_tokens,
-        CASE WHEN beside THEN 'exclusive' ELSE {otherwise} END AS prompt_basis
-    FROM (SELECT *, {beside} AS beside FROM <input>)"""
-
-
 _FLAGS = {
     "no_time": "stated_ts IS NULL",
     "relative_time": "{relative} AND stated_ts IS NOT NULL",
@@ -376,6 +353,19 @@ _FLAGS = {
     "ttft_not_streamed": "ttft_seconds IS NOT NULL AND NOT stream",
     "ttft_zero": "ttft_seconds = 0",
     "ttft_equals_end": "stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds",
+    "response_cache_hit": "ineligible_reason = 'response_cache'",
+}
+# What a response cache replays was counted when the engine ran; no engine ran now.
+_REPLAYED = (
+    "prompt_tokens", "cached_tokens", *(f"cached_{tier}" for tier in TIERS), "cache_write_tokens",
+    "cache_write_5m", "cache_write_1h", "cache_write_other", "output_tokens", "ttft_seconds",
+)  # fmt: skip
+
+
+_ONLY_IF = {
+    "cached_tokens": "CASE WHEN prompt_basis <> 'unknown' THEN cached_tokens END",
+    "ttft_seconds": """CASE WHEN ttft_seconds > 0 AND stream IS DISTINCT FROM false
+        AND (e2e_seconds IS NULL OR ttft_seconds < e2e_seconds) THEN ttft_seconds END""",
 }
 
 
@@ -387,19 +377,19 @@ def _judged(log_format: LogFormat) -> str:
     flags = {name: rule.format(relative=relative) for name, rule in _FLAGS.items()}
     rules = ", ".join(f"CASE WHEN {rule} THEN '{name}' END" for name, rule in flags.items())
     any_rule = " OR ".join(f"coalesce({rule}, false)" for rule in flags.values())
+    replayed = {name: name for name in _REPLAYED if name in _names(log_format)}
+    replayed |= _ONLY_IF
+    ran = "ineligible_reason IS DISTINCT FROM 'response_cache'"
     return f"""
-    SELECT * EXCLUDE (ts, ttft_seconds, ineligible_reason, attempt, request_id, cached_tokens),
+    SELECT * EXCLUDE (ts, ineligible_reason, attempt, request_id, {", ".join(replayed)}),
+        {", ".join(f"CASE WHEN {ran} THEN {value} END AS {n}" for n, value in replayed.items())},
         coalesce({started}, $arrived) AS ts,
-        CASE WHEN ttft_seconds > 0 AND stream IS DISTINCT FROM false
-            AND (e2e_seconds IS NULL OR ttft_seconds < e2e_seconds)
-            THEN ttft_seconds END AS ttft_seconds,
         coalesce(ineligible_reason,
             CASE WHEN prompt_logprobs IS NOT NULL THEN 'lookup_skipped' END) AS ineligible_reason,
         greatest(coalesce(attempt, 1), 1) AS attempt,
         CASE WHEN request_id IS NULL AND $fingerprint IS NOT NULL
             THEN 'line:' || md5(concat_ws(':', $key, $fingerprint, position, {_LINE}))
             ELSE request_id END AS request_id,
-        CASE WHEN prompt_basis <> 'unknown' THEN cached_tokens END AS cached_tokens,
         CASE WHEN unusable IS NOT NULL OR note IS NOT NULL OR {any_rule} THEN nullif(list_concat(
             coalesce(unusable, []),
             list_filter([{rules}, note], lambda name: name IS NOT NULL)), []) END AS flags,
@@ -410,7 +400,7 @@ def _judged(log_format: LogFormat) -> str:
             WHEN {started} < {EARLIEST} OR {started} > {latest} THEN 'implausible_time'
             WHEN {started} < $earliest::TIMESTAMP THEN 'before_retention'
             WHEN request_id IS NULL AND stated_ts IS NULL AND stated_prompt IS NULL
-                AND unusable IS NULL THEN CASE
+                AND stream IS NULL AND unusable IS NULL THEN CASE
                 WHEN TRY(json_type(line)) = 'OBJECT' THEN 'no_known_field' ELSE 'not_an_object' END
             END AS reason
     FROM <input>"""

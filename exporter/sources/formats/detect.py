@@ -34,6 +34,8 @@ def detect(sample: bytes, name: str) -> Decision:
         return Decision(ndjson.FORMAT, "no JSON object in the first lines")
     fits = {known.name: sum(_fits(known, row) for row in rows) for known in FORMATS}
     best = max(FORMATS, key=lambda known: fits[known.name])
+    if not fits[best.name] and (bare := _by_bare_keys(rows)):
+        return bare
     if not fits[best.name]:
         keys = ", ".join(sorted({key for row in rows for key in row})[:12]) or "none"
         known_names = ", ".join(known.name for known in FORMATS)
@@ -43,6 +45,15 @@ def detect(sample: bytes, name: str) -> Decision:
         )
     found = " and ".join(_first_present(group, rows) for group in best.signature)
     return Decision(best, f"{fits[best.name]} of {len(rows)} sampled rows have {found}")
+
+
+def _by_bare_keys(rows: Sequence[dict[str, object]]) -> Decision | None:
+    """The format told by a key that holds null in every row."""
+    for known in FORMATS:
+        for key in known.bare:
+            if any(key in row for row in rows):
+                return Decision(known, f"rows have {key}, though it is null")
+    return None
 
 
 def _objects(sample: bytes) -> list[dict[str, object]]:

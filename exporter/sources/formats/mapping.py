@@ -24,19 +24,25 @@ NUMBER_KINDS: tuple[Kind, ...] = ("tokens", "seconds", "milliseconds")
 # Fields that shape others but are not stored themselves: answers asked for one prompt (n);
 # prompt + output; a request that skips the cache look-up; the salt, kept only as a keyed hash;
 # the time of the end, from which the start follows; why a row is none of ours and is set aside;
-# a flag of the format's own.
-HELPERS = ("choices", "total_tokens", "prompt_logprobs", "cache_salt", "ended", "skip", "note")
+# a flag of the format's own; any word where a row of an `assumed` format names its counts by a
+# convention that defines them as inclusive.
+HELPERS = (
+    "choices", "total_tokens", "prompt_logprobs", "cache_salt", "ended", "skip", "note",
+    "convention",
+)  # fmt: skip
 
 Row = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A field is `value` where the text at `path` is one of `words`."""
+    """A field is `value` where the text at `path` is one of `words`, or with `other_than`
+    where there is a text and it is none of them."""
 
     value: str
     path: str
     words: tuple[str, ...]
+    other_than: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Field:
 
     Paths are tried in order; the first that holds a value wins. `usage.prompt_tokens`
     descends into objects, `"a.b".c` into a key with a dot; `a + b` and `a - b` calculate with
-    two numbers, known only where both are. `cases` come before paths.
+    numbers, known only where all are; a term of digits is itself. `cases` come before paths.
     """
 
     name: str
@@ -56,7 +62,7 @@ class Field:
     def terms(self) -> Iterator[str]:
         """Every single path named, sums taken apart."""
         for path in self.paths:
-            yield from re.split(r" [+-] ", path)
+            yield from (term for term in re.split(r" [+-] ", path) if not term.isdigit())
 
 
 def parts_of(path: str) -> list[str]:
@@ -69,7 +75,8 @@ class LogFormat:
     """One log format.
 
     `signature` tells the format from others: a row is of it when every group has at least
-    one path that holds a value. `constants` are field values every row of the format has.
+    one path that holds a value. `bare` are keys that tell the format though they hold null,
+    where no row has a signature. `constants` are field values every row of the format has.
     `merges_lines` is set where one response may be written as several lines: then the last
     and largest usage of an id wins instead of the first row.
 
@@ -87,6 +94,7 @@ class LogFormat:
     signature: tuple[tuple[str, ...], ...]
     fields: tuple[Field, ...]
     constants: tuple[tuple[str, str], ...] = ()
+    bare: tuple[str, ...] = ()
     merges_lines: bool = False
     relative_time: Literal["seconds", "milliseconds"] | None = None
     reshape: Callable[[str], Iterable[Row]] | None = None
@@ -114,8 +122,8 @@ def time(name: str, *paths: str) -> Field:
     return Field(name, "time", paths)
 
 
-def flag(name: str, *paths: str) -> Field:
-    return Field(name, "bool", paths)
+def flag(name: str, *paths: str, cases: tuple[Case, ...] = ()) -> Field:
+    return Field(name, "bool", paths, cases)
 
 
 def status(*paths: str, cases: tuple[Case, ...] = ()) -> Field:
@@ -124,6 +132,10 @@ def status(*paths: str, cases: tuple[Case, ...] = ()) -> Field:
 
 def case(value: str, path: str, *words: str) -> Case:
     return Case(value, path, words)
+
+
+def unless(value: str, path: str, *words: str) -> Case:
+    return Case(value, path, words, other_than=True)
 
 
 def hashes(name: str, *paths: str) -> Field:
