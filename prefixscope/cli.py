@@ -7,10 +7,10 @@ from rich.text import Text
 
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
-from prefixscope.commands import load, look, operate, run
+from prefixscope.commands import load, look, operate, plan, run
 from prefixscope.commands.options import messages
 
-START, LOOK, OPERATE = "Start", "Look", "Operate"
+START, LOOK, WHAT_IF, OPERATE = "Start", "Look", "What if", "Operate"
 
 app = typer.Typer(
     name="prefixscope",
@@ -24,6 +24,7 @@ app.command(rich_help_panel=START)(run.serve)
 app.command(rich_help_panel=START)(load.ingest)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
+app.command(rich_help_panel=WHAT_IF)(plan.geometry)
 app.command(rich_help_panel=OPERATE)(operate.formats)
 app.command(rich_help_panel=OPERATE)(operate.engines)
 

@@ -12,7 +12,7 @@ from exporter.sources.formats import FORMATS
 from prefixscope import __version__
 from prefixscope.commands import look
 
-COMMANDS = ("demo", "serve", "ingest", "query", "now", "formats", "engines")
+COMMANDS = ("demo", "serve", "ingest", "query", "now", "geometry", "formats", "engines")
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 
@@ -20,7 +20,7 @@ Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 def test_help_is_grouped_and_names_every_command(cli: Cli) -> None:
     done = cli("--help")
     assert done.status == 0
-    positions = [done.out.index(f" {group} ") for group in ("Start", "Look", "Operate")]
+    positions = [done.out.index(f" {group} ") for group in ("Start", "Look", "What if", "Operate")]
     assert positions == sorted(positions)
     assert all(re.search(rf"^│ {name} ", done.out, re.MULTILINE) for name in COMMANDS)
 
