@@ -1,0 +1,48 @@
+"""Bailian traces (Qwen-Bailian usage traces of Alibaba).
+
+Seconds from the start, prompt length, one id per block of 16 tokens (the last may be partial:
+ceil(length / 16) ids), valid across the file. A chat names the chat it continues, so the session
+is the first chat of that line. Cached tokens are not told.
+Versions read: the two-hour traces A and B, described in public.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from exporter.sources.formats.documents import json_lines, number
+from exporter.sources.formats.mapping import LogFormat, Row, hashes, text, time, tokens
+
+
+def _chats(stream: BinaryIO) -> Iterator[Row | str]:
+    first_of: dict[float, float] = {}
+    for line, row in json_lines(stream):
+        chat, parent = number(row.get("chat_id")), number(row.get("parent_chat_id"))
+        if chat is None:
+            yield line
+            continue
+        # A parent before the start of the trace stands for the chats before it.
+        begun = chat if parent is None or parent < 0 else first_of.get(parent, parent)
+        first_of[chat] = begun
+        yield row | {"session": begun}
+
+
+FORMAT = LogFormat(
+    name="bailian",
+    title="Bailian trace",
+    versions="traces A and B",
+    basis="inclusive",
+    signature=(("chat_id",), ("hash_ids",), ("input_length",)),
+    fields=(
+        time("ts", "timestamp"),
+        text("request_id", "chat_id"),
+        text("session", "session"),
+        tokens("turn", "turn"),
+        text("route", "type"),
+        tokens("prompt_tokens", "input_length"),
+        tokens("output_tokens", "output_length"),
+        hashes("block_hashes", "hash_ids"),
+    ),
+    constants=(("block_size", "16"), ("hash_scope", "global")),
+    relative_time="seconds",
+    documents=_chats,
+)
