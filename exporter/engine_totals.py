@@ -17,10 +17,17 @@ import duckdb
 from exporter.records import TIERS, EngineSample
 
 EngineKey = tuple[str, str]  # model ('' = not given), replica
+# Gauge of EngineCounters -> field of a sample.
+GAUGES = {
+    "running_tokens": "kv_running_tokens",
+    "kv_cached_tokens": "kv_cached_tokens",
+    "free_tokens": "kv_free_tokens",
+    "capacity_tokens": "kv_capacity_tokens",
+}
 
 KNOWN_REPLICAS = """
     SELECT DISTINCT coalesce(model, ''), replica
-    FROM engine_samples JOIN targets USING (target)
+    FROM engine_own JOIN targets USING (target)
     WHERE ts >= ? AND role <> 'decode' AND url IS NOT NULL ORDER BY ALL
 """
 
@@ -73,11 +80,11 @@ class EngineTotals:
                 self._rows.setdefault((model, replica), EngineCounters())
 
     def add(self, samples: Iterable[EngineSample]) -> None:
-        """Take the samples of one scrape. Decode replicas enter no hit ratio, so no counter."""
+        """Take the samples of one scrape."""
         oldest = self._now() - self._live_window
         with self._lock:
             for sample in samples:
-                if sample.role != "decode" and sample.ts >= oldest:
+                if _counts(sample) and sample.ts >= oldest:
                     key = (sample.model or "", sample.replica)
                     _add(self._rows.setdefault(key, EngineCounters()), sample)
 
@@ -93,21 +100,31 @@ class EngineTotals:
             return {key: replace(row, by_tier=dict(row.by_tier)) for key, row in self._rows.items()}
 
 
+def _counts(sample: EngineSample) -> bool:
+    """Decode replicas enter no hit ratio, so no counter; other observers count the same prompts
+    once more."""
+    return sample.observer == "engine" and sample.role != "decode"
+
+
 def _add(row: EngineCounters, sample: EngineSample) -> None:
     """Add one interval's increases; None (a baseline, a metric not there) adds nothing."""
+    # One page gives several samples of a replica where it tells tenants apart.
+    same_page = row.sampled == sample.ts
     if sample.since is not None:
-        row.prompt_known = sample.prompt_tokens is not None
-        row.cached_known = sample.cached_tokens is not None
+        row.prompt_known = same_page and row.prompt_known or sample.prompt_tokens is not None
+        row.cached_known = same_page and row.cached_known or sample.cached_tokens is not None
     row.prompt_tokens += sample.prompt_tokens or 0
     row.cached_tokens += sample.cached_tokens or 0
     row.resets += sample.reset
-    for tier in TIERS:
-        increase = getattr(sample, f"cached_{tier}")
-        if increase:
-            row.by_tier[tier] = row.by_tier.get(tier, 0) + increase
+    tiers = {tier: getattr(sample, f"cached_{tier}") or 0 for tier in TIERS}
+    # Tiers counted at another moment than the whole may exceed it: then no tier is named.
+    if sum(tiers.values()) <= (sample.cached_tokens or 0):
+        for tier, increase in tiers.items():
+            if increase:
+                row.by_tier[tier] = row.by_tier.get(tier, 0) + increase
     if row.sampled is None or sample.ts >= row.sampled:
         row.sampled = sample.ts
-        row.running_tokens = sample.kv_running_tokens
-        row.kv_cached_tokens = sample.kv_cached_tokens
-        row.free_tokens = sample.kv_free_tokens
-        row.capacity_tokens = sample.kv_capacity_tokens
+        for gauge, source in GAUGES.items():
+            value = getattr(sample, source)
+            if value is not None or not same_page:
+                setattr(row, gauge, value)

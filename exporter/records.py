@@ -13,6 +13,7 @@ Outcome = Literal["miss", "partial", "hit", "unknown"]
 PromptBasis = Literal["inclusive", "exclusive", "assumed", "unknown"]
 ReplicaRole = Literal["unified", "prefill", "decode"]
 Status = Literal["ok", "error", "cancelled", "incomplete"]
+Observer = Literal["engine", "kv_store", "router", "gateway"]
 Tier = Literal["device", "host", "disk", "remote"]
 TtftPoint = Literal["client", "gateway", "engine_arrival", "engine_scheduled"]
 
@@ -81,7 +82,10 @@ class Request(BaseModel):
 
 
 class EngineSample(BaseModel):
-    """What one replica's counters rose by between two scrapes, and its gauges at the second.
+    """What one program's counters rose by between two scrapes, and its gauges at the second.
+
+    `observer` says who counted. Only an engine's own samples enter engine figures: a KV store,
+    a router or a gateway counts the same prompts once more.
 
     Increases belong to the interval (`since`, `ts`]. They are taken per full label set first
     and then summed. The first scrape of a process is a *baseline*: its increases are None.
@@ -92,16 +96,22 @@ class EngineSample(BaseModel):
 
     target: str = Field(description="configured name or address of the page")
     replica: str = Field(description="one engine process; data-parallel ranks apart")
-    engine: str = Field(description="vllm, sglang or llamacpp")
+    engine: str = Field(description="whose table read the page: vllm, sglang, lmcache ...")
+    observer: Observer = "engine"
+    exported_by: str | None = Field(
+        default=None, description="program on whose page the engine's series were found"
+    )
     version: str | None = None
     model: str | None = None
+    tenant: str | None = None
+    route: str | None = None
     role: ReplicaRole = "unified"
     since: datetime | None = Field(default=None, description="None on a baseline")
     ts: datetime
     reset: bool = Field(default=False, description="the process restarted inside the interval")
     gap: bool = Field(default=False, description="scrapes were missed inside the interval")
     provenance: str | None = Field(
-        default=None, description="{lookup|finish}/{attempt|once}/{tokens|blocks|objects}"
+        default=None, description="{lookup|finish}/{attempt|once}/{tokens|blocks|objects|requests}"
     )
 
     # increases of counters
@@ -118,12 +128,35 @@ class EngineSample(BaseModel):
     output_tokens: int | None = None
     finished_requests: int | None = None
     preemptions: int | None = None
-    evicted_tokens: int | None = None
+    lookup_count: int | None = Field(default=None, description="look-ups that are no tokens")
+    hit_count: int | None = None
+    count_unit: str | None = Field(default=None, description="what the two count")
+    evicted: dict[str, int] | None = Field(default=None, description="{tier}/{unit} -> lost there")
+    demoted: dict[str, int] | None = Field(
+        default=None, description="{tier}/{unit} -> moved to that lower tier"
+    )
+    offload_tokens: dict[str, int] | None = Field(
+        default=None, description="{store|load}/{tier} -> written to or brought back from it"
+    )
+    offload_bytes: dict[str, int] | None = None
+    offload_seconds: dict[str, float] | None = None
     prefill_seconds: float | None = None
     queue_seconds: float | None = None
     ttft_sum_seconds: float | None = None
     ttft_buckets: dict[float, int] | None = Field(
         default=None, description="upper bound in seconds -> cumulative increase; inf included"
+    )
+    block_lifetime_sum_seconds: float | None = None
+    block_lifetime_buckets: dict[float, int] | None = Field(
+        default=None, description="age of sampled blocks when reused for others; likewise"
+    )
+    block_idle_sum_seconds: float | None = None
+    block_idle_buckets: dict[float, int] | None = Field(
+        default=None, description="time since their last use then"
+    )
+    block_reuse_gap_sum_seconds: float | None = None
+    block_reuse_gap_buckets: dict[float, int] | None = Field(
+        default=None, description="time between two uses of sampled blocks"
     )
 
     # gauges and facts
@@ -136,3 +169,6 @@ class EngineSample(BaseModel):
     kv_capacity_tokens: int | None = None
     block_size: int | None = None
     caching_enabled: bool | None = None
+    awake: bool | None = Field(default=None, description="False: asleep, its cache is cleared")
+    tier_used: dict[str, int] | None = Field(default=None, description="{tier}/{unit} -> in use")
+    tier_capacity: dict[str, int] | None = None

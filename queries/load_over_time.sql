@@ -103,7 +103,7 @@ replica_gauges AS (
         avg(waiting_requests) AS waiting_requests,
         avg(kv_usage_ratio) AS kv_usage_ratio,
         avg(CASE WHEN kv_usage_ratio IS NOT NULL THEN kv_capacity_tokens END) AS capacity_tokens
-    FROM engine_samples, step, basis
+    FROM engine_own, step, basis
     WHERE
         basis = 'engine'
         AND in_window(
@@ -130,7 +130,7 @@ gauges AS (
 last AS (
     SELECT coalesce(
         (SELECT max(ts) FROM logged),
-        (SELECT least(max(ts), coalesce(getvariable('until'), max(ts))) FROM engine_samples)
+        (SELECT least(max(ts), coalesce(getvariable('until'), max(ts))) FROM engine_own)
     ) AS last_moment
 ),
 

@@ -32,9 +32,9 @@ SELECT
     round(avg(kv_cached_tokens))::BIGINT AS cached_tokens,
     round(avg(kv_free_tokens))::BIGINT AS free_tokens,
     round(avg(kv_capacity_tokens))::BIGINT AS capacity_tokens
-FROM engine_samples
+FROM engine_own
 WHERE
-    in_window(engine_samples.ts, getvariable('since'), getvariable('until'))
+    in_window(engine_own.ts, getvariable('since'), getvariable('until'))
     AND matches(coalesce(model, ''), getvariable('model'))
     AND matches(replica, getvariable('replica'))
 GROUP BY 1, 2

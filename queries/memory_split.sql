@@ -31,7 +31,7 @@ WITH latest AS (
         ) AS running_tokens,
         arg_max_null(kv_cached_tokens, ts) AS cached_tokens,
         arg_max_null(kv_free_tokens, ts) AS free_tokens
-    FROM engine_samples
+    FROM engine_own
     WHERE
         in_window(ts, getvariable('since'), getvariable('until'))
         AND matches(coalesce(model, ''), getvariable('model'))

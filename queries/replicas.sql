@@ -18,6 +18,7 @@ columns:
   last_success: {type: TIMESTAMP, unit: time, meaning: "Last good scrape."}
   error: {type: VARCHAR, unit: text, meaning: "Why the last scrape failed."}
   missing_metrics: {type: "VARCHAR[]", unit: name, meaning: "Metrics the page should have and has not."}
+  missing_advice: {type: "VARCHAR[]", unit: text, meaning: "Of each what to do."}
   frozen: {type: BOOLEAN, unit: flag, meaning: "Counters stand still while traffic flows."}
   caching_enabled: {type: BOOLEAN, unit: flag, meaning: "What the engine says; NULL if it does not."}
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Increase in the window."}
@@ -43,7 +44,7 @@ WITH latest AS (
         arg_max_null(running_requests, ts) AS running_requests,
         arg_max_null(waiting_requests, ts) AS waiting_requests,
         count(*) FILTER (reset) AS resets
-    FROM engine_samples
+    FROM engine_own
     WHERE
         in_window(ts, getvariable('since'), getvariable('until'))
         AND matches(coalesce(model, ''), getvariable('model'))
@@ -74,7 +75,7 @@ known AS (
         coalesce(latest.target, targets.target) AS target,
         coalesce(latest.engine, targets.engine) AS engine,
         version, coalesce(model, '') AS model, coalesce(role, 'unified') AS role,
-        up, last_success, error, missing_metrics, frozen, caching_enabled,
+        up, last_success, error, missing_metrics, missing_advice, frozen, caching_enabled,
         prompt_tokens, cached_tokens, token_hit_ratio, computed_tokens_per_second,
         kv_usage_ratio, running_requests, waiting_requests,
         coalesce(resets, 0) AS resets
@@ -86,7 +87,7 @@ known AS (
         latest.replica IS NOT NULL
         OR (
             coalesce(getvariable('model'), getvariable('replica')) IS NULL
-            AND targets.target NOT IN (SELECT target FROM engine_samples)
+            AND targets.target NOT IN (SELECT target FROM engine_own)
         )
 ),
 
@@ -121,7 +122,7 @@ scores AS (
 
 SELECT
     replica, target, engine, version, model, role, up, last_success, error, missing_metrics,
-    frozen, caching_enabled, prompt_tokens, cached_tokens, token_hit_ratio,
+    missing_advice, frozen, caching_enabled, prompt_tokens, cached_tokens, token_hit_ratio,
     computed_tokens_per_second, kv_usage_ratio, running_requests, waiting_requests, resets,
     outlier_score
 FROM scores

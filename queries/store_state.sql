@@ -30,7 +30,7 @@ sampled AS (
         count(DISTINCT replica) AS replicas,
         min(ts) AS engine_first_ts,
         max(ts) AS engine_last_ts
-    FROM engine_samples
+    FROM engine_own
 ),
 
 kept AS (

@@ -102,8 +102,13 @@ CREATE OR REPLACE MACRO answers(kept_as, dimension, wanted_replica) AS
         WHEN dimension = 'replica' OR wanted_replica IS NOT NULL THEN 'minute' ELSE 'hour'
     END;
 
+-- Samples of engines alone. A KV store, a router or a gateway counts the same prompts once more:
+-- what they counted is only in observed_hit_ratio.
+CREATE OR REPLACE VIEW engine_own AS
+SELECT * FROM engine_samples WHERE observer = 'engine';
+
 -- One row per engine sample with one pair of counts of the same family: cached and prompt tokens,
--- else look-up hits and look-ups, else none. Decode replicas are left out: their transfers count
+-- else look-up hits and look-ups where those are the page's headline, else none. Decode replicas are left out: their transfers count
 -- as cached. Dimensions that are not known are ''.
 CREATE OR REPLACE VIEW engine_traffic AS
 SELECT
@@ -126,9 +131,11 @@ FROM (
     SELECT
         *,
         CASE
-            WHEN lookup_tokens IS NOT NULL THEN lookup_hit_tokens + coalesce(external_hit_tokens, 0)
+            -- A page that counts finished prompts may count look-ups under other labels: never both.
+            WHEN lookup_tokens IS NOT NULL AND coalesce(provenance, '') NOT LIKE 'finish/%'
+                THEN lookup_hit_tokens + coalesce(external_hit_tokens, 0)
         END AS looked_up_cached_tokens
-    FROM engine_samples
+    FROM engine_own
 )
 WHERE role <> 'decode';
 
@@ -158,7 +165,7 @@ CREATE OR REPLACE MACRO engine_step(step_seconds, since_border, until_border) AS
         ))
         FROM (
             SELECT min(coalesce(since, ts)) AS first_moment, max(ts) AS last_moment
-            FROM engine_samples
+            FROM engine_own
         )
     )
 );
@@ -231,7 +238,9 @@ WITH cells AS (
         known_total(external_lookup_tokens * share) AS external_lookup_tokens,
         known_total(external_hit_tokens * share) AS external_hit_tokens,
         known_total(preemptions * share) AS preemptions,
-        sum(epoch(ts - since) * share) AS measured_seconds,
+        -- A page may tell tenants apart; its time is one all the same.
+        sum(epoch(ts - since) * share) FILTER (tenant IS NULL AND route IS NULL)
+            AS measured_seconds,
         count(*) FILTER (reset) AS resets,
         count(*) FILTER (gap) AS gaps,
         bool_or(from_lookups) AS from_lookups

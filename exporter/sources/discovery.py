@@ -48,6 +48,12 @@ class StaticTarget(_Settings):
     name: str | None = Field(default=None, description="shown and kept as the target's name")
     replica: str | None = Field(default=None, description="name of the replica behind it")
     role: ReplicaRole | None = Field(default=None, description="unified, prefill or decode")
+    tenant_label: str | None = Field(
+        default=None, description="label of its series that names the tenant"
+    )
+    route_label: str | None = Field(
+        default=None, description="label of its series that names the route"
+    )
 
     @field_validator("url")
     @classmethod
@@ -105,6 +111,12 @@ class TargetSettings(_Settings):
         default=None,
         description="label that names the replica, on the page's series or the target's labels",
     )
+    tenant_label: str | None = Field(
+        default=None, description="label of the pages' series that names the tenant"
+    )
+    route_label: str | None = Field(
+        default=None, description="label of the pages' series that names the route"
+    )
     refresh_seconds: float = Field(default=30, gt=0, description="how often lists are read again")
 
     @field_validator("static", mode="before")
@@ -124,6 +136,8 @@ class Target:
     url: str
     replica: str
     role: ReplicaRole | None = None
+    tenant_label: str | None = None
+    route_label: str | None = None
 
 
 class _TargetGroup(BaseModel):
@@ -261,7 +275,9 @@ def _from_static(targets: list[StaticTarget]) -> list[Target]:
     found = []
     for target in targets:
         name = target.name or _address(target.url)
-        found.append(Target(name, target.url, target.replica or name, target.role))
+        who = target.replica or name
+        labels = (target.tenant_label, target.route_label)
+        found.append(Target(name, target.url, who, target.role, *labels))
     return found
 
 

@@ -21,9 +21,12 @@ from exporter.errors import PrefixscopeError
 
 Labels = dict[str, str]
 
-# Ray replaces the colon and adds its own prefix; some servers replace only the colon.
-ENGINE_NAME = re.compile(r"^(# TYPE )?(?:ray_)?(vllm|sglang|llamacpp)[:_]", re.MULTILINE)
-RAY_NAME = re.compile(r"^ray_(?:vllm|sglang|llamacpp)_", re.MULTILINE)
+# Ray replaces the colon and adds its own prefix; some servers replace only the colon. Names of
+# other programs that only begin alike (vllm_router_...) stay as they are.
+ENGINE_NAME = re.compile(
+    r"^(# TYPE )?(?:ray_)?(vllm|sglang|llamacpp|lmcache)(?::|_(?!router_|mp_))", re.MULTILINE
+)
+RAY_NAME = re.compile(r"^ray_(?:vllm|sglang|llamacpp|lmcache)_", re.MULTILINE)
 PROCESS_START = "process_start_time_seconds"
 CREATED = "_created"
 _COUNTER_PARTS = ("_total", "_bucket", "_sum", "_count")

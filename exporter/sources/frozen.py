@@ -24,7 +24,7 @@ _SERVED = """
         OR (EXISTS (SELECT 1 FROM served WHERE replica IS NULL
                     AND (list_contains($models, model) OR (len($models) = 0 AND $alone)))
             AND NOT EXISTS (
-                SELECT 1 FROM engine_samples
+                SELECT 1 FROM engine_own
                 WHERE ts > $since AND prompt_tokens > 0
                     AND (list_contains($models, model) OR len($models) = 0)))
 """

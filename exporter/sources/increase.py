@@ -10,25 +10,22 @@ that restarts goes on where it stopped. The rules:
 - A counter that falls, or whose process or series started anew, was reset: its new value is
   its increase. When most counters of a process fell, all of them are taken as reset, since
   some may already be past their old value.
+- What a page tells once and then forgets is an increase by itself.
 - A metric that is not there gives None, never 0.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 from typing import TypeVar
 
 from exporter.records import EngineSample, ReplicaRole
-from exporter.sources.engines.mapping import Fields, tokens_of
-from exporter.sources.engines.page import (
-    EnginePage,
-    Group,
-    GroupPage,
-    HistogramReading,
-    Reading,
-)
+from exporter.sources.engines import tables_fingerprint
+from exporter.sources.engines.mapping import COUNTED_AS_THEY_ARE, Fields, Row, tokens_of
+from exporter.sources.engines.own_series import Group
+from exporter.sources.engines.page import EnginePage, GroupPage, HistogramReading, Reading
 
 # Start times closer than this are the same start: clocks are corrected while a process runs.
 SAME_START_SECONDS = 1.0
@@ -123,10 +120,7 @@ def advance(
     if state.seen_unix is not None and unix <= state.seen_unix:
         return []
     step = _Step(state, page, unix)
-    samples = [
-        step.sample(group, part, who)
-        for group, part in sorted(page.groups.items(), key=lambda item: str(item[0]))
-    ]
+    samples = [step.sample(group, part, who) for group, part in step.groups_to_tell()]
     step.remember()
     return samples
 
@@ -138,7 +132,7 @@ class _Step:
         self.state = state
         self.page = page
         self.unix = unix
-        self.same_table = state.table == page.engine.fingerprint
+        self.same_table = state.table == tables_fingerprint()
         self.resets = self._resets()
         self.rises = {
             key: self._rise(reading, state.series.get(key)) for key, reading in page.series.items()
@@ -207,51 +201,80 @@ class _Step:
         counts = {bound: round(sum(b[bound] for b, _ in rises)) for bound in sorted(shared)}
         return counts, sum(seconds for _, seconds in rises)
 
-    def _increases(self, part: GroupPage) -> Fields:
+    def groups_to_tell(self) -> list[tuple[Group, GroupPage]]:
+        """The groups worth a sample, in a fixed order.
+
+        Of many tenants few are active between two pages. Those nothing happened for are told
+        together, as zeros of no tenant.
+        """
+        told: dict[Group, GroupPage] = {}
+        for group, part in self.page.groups.items():
+            whole = group._replace(tenant=None, route=None)
+            if group == whole or self._active(part):
+                told[group] = part
+            else:
+                idle = told.setdefault(whole, self.page.groups.get(whole, GroupPage()))
+                if self.state.seen_unix is not None:
+                    idle.sums.update({m: [] for m in part.sums if m not in idle.sums})
+        return sorted(told.items(), key=lambda item: str(item[0]))
+
+    def _active(self, part: GroupPage) -> bool:
+        risen = (self.rises[key] for keys in part.sums.values() for key in keys)
+        return any(risen) or any(part.told.values()) or bool(part.facts)
+
+    def _increases(self, part: GroupPage, rows: Mapping[str, Row]) -> Fields:
         fields: Fields = {}
         first = self.state.seen_unix is None
-        block_size = part.facts.get("block_size")
+        block_size = int(part.facts.get("block_size") or 0)
         for measure, keys in part.sums.items():
             risen = [rise for key in keys if (rise := self.rises[key]) is not None]
-            if not risen and (keys or first):
-                continue
-            row = self.page.units[measure]
-            total = sum(risen)
-            if row.unit == "seconds":
-                fields[measure] = float(total)
-            elif row.unit in ("tokens", "blocks"):
-                fields[measure] = tokens_of(total, row.unit, int(block_size or 0))
-            else:
-                fields[measure] = round(total)
-        histogram = self._buckets(part.histograms)
-        if histogram is not None:
-            fields["ttft_buckets"], fields["ttft_sum_seconds"] = histogram
+            if risen or not (keys or first):
+                _put(fields, measure, _in_unit(rows[measure], sum(risen), block_size))
+        if not first:
+            for measure, amount in part.told.items():
+                _put(fields, measure, _in_unit(rows[measure], amount, block_size))
+        for measure, keys in part.histograms.items():
+            histogram = self._buckets(keys)
+            if histogram is not None:
+                name = measure.removesuffix("_buckets")
+                fields[measure], fields[f"{name}_sum_seconds"] = histogram
         return fields
 
     # ------------------------------------------------------------------ result
 
     def sample(self, group: Group, part: GroupPage, who: TargetIdentity) -> EngineSample:
         """One group's increases and gauges as a record."""
-        page, state = self.page, self.state
-        fields: Fields = {**self._increases(part), **part.facts}
-        if page.engine.settle is not None:
-            page.engine.settle(fields, page.names)
+        state, table = self.state, self.page.tables[group.table]
+        fields = self._increases(part, table.rows)
+        counted = bool(fields)
+        for measure, fact in part.facts.items():
+            _put(fields, measure, fact)
+        if table.engine.settle is not None:
+            table.engine.settle(fields, self.page.names)
         replica = group.replica or who.replica
         started = state.seen_unix
-        if started is None and any(measure in fields for measure in part.sums):
+        if started is None and counted:
             started = state.known_unix
+        whole = group.tenant is None and group.route is None
+        counts = "lookup_count" in fields or "hit_count" in fields
         return EngineSample(
             target=who.target,
             replica=replica if group.rank is None else f"{replica}/{group.rank}",
-            engine=page.engine.name,
-            version=page.version,
+            engine=table.engine.name,
+            observer=table.engine.observer,
+            exported_by=table.exported_by,
+            version=str(table.versions) or None,
             model=group.model,
-            role=who.role or page.role or "unified",
+            tenant=group.tenant,
+            route=group.route,
+            role=who.role or table.role or "unified",
             since=None if started is None else _utc(started),
             ts=_utc(self.unix),
-            reset=state.seen_unix is not None and (group.replica or "") in self.resets,
-            gap=self._gap(who.interval_seconds),
-            provenance=page.provenance,
+            # Once a process, not once a tenant.
+            reset=whole and state.seen_unix is not None and (group.replica or "") in self.resets,
+            gap=whole and self._gap(who.interval_seconds),
+            provenance=table.provenance,
+            count_unit=table.count_unit if counts else None,
             **fields,  # type: ignore[arg-type]  # names and units come from the table
         )
 
@@ -279,7 +302,7 @@ class _Step:
         state.seen_unix, state.missed = self.unix, False
         state.process_start = page.process_start or state.process_start
         state.ranked = page.ranked
-        state.table = page.engine.fingerprint
+        state.table = tables_fingerprint()
 
     def _remember_stillness(self) -> None:
         state = self.state
@@ -290,6 +313,26 @@ class _Step:
             return
         state.counters_crc = self.page.counters_crc
         state.equal_pages, state.equal_since, state.busy_pages = 1, self.unix, int(busy)
+
+
+def _put(fields: Fields, measure: str, value: object) -> None:
+    """Set a field, or one entry of a map field ("offload_bytes/load/host")."""
+    name, _, key = measure.partition("/")
+    if not key:
+        fields[name] = value
+        return
+    entries = fields.setdefault(name, {})
+    if isinstance(entries, dict) and value is not None:
+        entries[key] = value
+
+
+def _in_unit(row: Row, amount: float, block_size: int) -> int | float | None:
+    """An increase in its field's unit."""
+    if row.unit == "seconds":
+        return float(amount)
+    if row.unit in ("tokens", "blocks") and row.field not in COUNTED_AS_THEY_ARE:
+        return tokens_of(amount, row.unit, block_size)
+    return round(amount)
 
 
 def _without(known: dict[str, AnyReading], scopes: frozenset[str]) -> dict[str, AnyReading]:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample, ReplicaRole
+from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import UnknownPage, read_page
 from exporter.sources.exposition import NotAMetricsPage
 from exporter.sources.increase import TargetIdentity, TargetState, advance
@@ -36,7 +37,9 @@ OK = 200
 
 
 class PageStore(Protocol):
-    """The part of the store this needs."""
+    """The part of the store this needs. `key` is the secret of keyed hashes."""
+
+    key: str
 
     def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """One transaction."""
@@ -84,7 +87,8 @@ class PagesSummary:
 
     `pages` were taken; `skipped` are not newer than what the store already has of their
     target; `down` are recorded failures; `unreadable` could not be parsed; `foreign` are
-    metric pages of no engine we know. `missing_metrics` is what each target's last page lacked.
+    metric pages of no engine we know. `missing_metrics` is what each target's last page lacked,
+    with what to do about it.
     """
 
     pages: int = 0
@@ -136,12 +140,14 @@ def ingest_pages(
     role: ReplicaRole | None = None,
     interval_seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
+    labels: PageLabels | None = None,
 ) -> PagesSummary:
     """Take recorded pages into the store; reading them again adds nothing.
 
     `replica` names the target instead of its folder. `interval_seconds` is how often the
     pages were meant to be scraped, so that longer intervals are marked as gaps; without it
-    the usual distance tells. `progress` is called with the number of pages of each batch.
+    the usual distance tells. `progress` is called with the number of pages of each batch. `labels`
+    are custom labels of the series with a meaning of their own.
     """
     pages = list(read_pages(paths))
     if replica is not None:
@@ -149,9 +155,10 @@ def ingest_pages(
         pages.sort(key=lambda page: page.scraped_unix)
     summary = PagesSummary()
     known = load_targets(store.cursor())
+    labels = replace(labels or PageLabels(), hash_key=store.key)
     for target, own in groupby(pages, key=lambda page: page.target):
         who = TargetIdentity(target, target, role, interval_seconds)
-        intake = PageIntake(who, known.get(target), summary)
+        intake = PageIntake(who, known.get(target), summary, labels)
         for batch in _batches(list(own)):
             samples = [sample for page in batch for sample in intake.take(page)]
             with store.write() as cursor:
@@ -165,8 +172,15 @@ def ingest_pages(
 class PageIntake:
     """Takes one target's recorded pages, one after the other."""
 
-    def __init__(self, who: TargetIdentity, row: TargetRow | None, summary: PagesSummary) -> None:
+    def __init__(
+        self,
+        who: TargetIdentity,
+        row: TargetRow | None,
+        summary: PagesSummary,
+        labels: PageLabels | None = None,
+    ) -> None:
         self._who = who
+        self._labels = labels
         self._summary = summary
         self._row = row or TargetRow(target=who.target)
         self._state = TargetState.from_json(self._row.series)
@@ -200,7 +214,7 @@ class PageIntake:
     def _read(self, page: RecordedPage) -> list[EngineSample]:
         body = page.body()
         content_type = page.content_type or _content_type(body)
-        engine_page = read_page(body, content_type, ranked=self._state.ranked)
+        engine_page = read_page(body, content_type, self._labels, self._state.ranked)
         unix = engine_page.time_of(page.scraped_unix)
         samples = advance(self._state, engine_page, unix, self._who)
         if not samples:
@@ -215,13 +229,14 @@ class PageIntake:
             last_success=moment,
             error=None,
             missing_metrics=engine_page.missing,
+            missing_advice=engine_page.advice,
         )
-        self._count(engine_page.missing, engine_page.warnings, samples, unix)
+        self._count(engine_page.advice, engine_page.warnings, samples, unix)
         return samples
 
     def _count(
         self,
-        missing: tuple[str, ...],
+        advice: tuple[str, ...],
         warnings: tuple[str, ...],
         samples: list[EngineSample],
         unix: float,
@@ -231,7 +246,7 @@ class PageIntake:
         summary.samples += len(samples)
         summary.resets += any(sample.reset for sample in samples)
         summary.replicas.update(sample.replica for sample in samples)
-        summary.missing_metrics[self._who.target] = missing
+        summary.missing_metrics[self._who.target] = advice
         summary.first_unix = min(summary.first_unix or unix, unix)
         summary.last_unix = max(summary.last_unix or unix, unix)
         for warning in warnings:

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
 from exporter.sources.discovery import Discovery, Target, TargetSettings
+from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage, read_page
 from exporter.sources.fetch import FetchLimits, fetch
 from exporter.sources.frozen import served_meanwhile
@@ -68,7 +70,9 @@ class ScrapeSettings(BaseModel):
 
 
 class ScrapeStore(Protocol):
-    """The part of the store this needs."""
+    """The part of the store this needs. `key` is the secret of keyed hashes."""
+
+    key: str
 
     def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """One transaction."""
@@ -100,6 +104,8 @@ class _Polled:
         self.tried = False
         self.replicas: set[str] = set()
         self.models: set[str] = set()
+        # Programs and models whose own page this is, as against a re-exporter's.
+        self.shows: set[tuple[str, str | None]] = set()
 
 
 class Scraper:
@@ -246,11 +252,19 @@ class Scraper:
         page, error = None, None
         try:
             fetched = fetch(target.url, ACCEPT, self._discovery.limits)
-            label = self._settings.targets.replica_label
-            page = read_page(fetched.body, fetched.content_type, label, ranked)
+            page = read_page(fetched.body, fetched.content_type, self._labels(target), ranked)
         except PrefixscopeError as failure:
             error = str(failure)
         return Answer(target, time.time(), time.monotonic() - began, page, error)
+
+    def _labels(self, target: Target) -> PageLabels:
+        settings = self._settings.targets
+        return PageLabels(
+            settings.replica_label,
+            target.tenant_label or settings.tenant_label,
+            target.route_label or settings.route_label,
+            self._store.key,
+        )
 
     def _take_finished(self) -> None:
         for polled in list(self._polled.values()):
@@ -285,19 +299,43 @@ class Scraper:
         interval = self._settings.interval_seconds
         who = TargetIdentity(target.name, target.replica, target.role, interval)
         samples = advance(polled.state, page, page.time_of(unix), who)
-        self._samples.extend(samples)
         if samples:
             polled.replicas = {sample.replica for sample in samples}
             polled.models = {sample.model for sample in samples if sample.model}
+            polled.shows = {(s.engine, s.model) for s in samples if s.exported_by is None}
+        kept, copies = self._without_copies(target, samples)
+        self._samples.extend(kept)
         return replace(
             row,
             engine=page.engine.name,
             last_success=row.last_attempt,
             missing_metrics=page.missing,
+            missing_advice=page.advice,
             # Up, but worth a word: what was odd about the page.
-            error="; ".join(page.warnings) or None,
+            error="; ".join((*page.warnings, *copies)) or None,
             frozen=self._frozen(polled),
         )
+
+    def _without_copies(
+        self, target: Target, samples: list[EngineSample]
+    ) -> tuple[list[EngineSample], list[str]]:
+        """Samples nobody else brings, and words about the others: series a program re-exports
+        are left out while a target on the same host shows them itself."""
+        host = urlsplit(target.url).hostname
+        twins = {
+            shown: polled.target.name
+            for polled in self._polled.values()
+            if polled.row.up and urlsplit(polled.target.url).hostname == host
+            for shown in polled.shows
+        }
+        copies = {
+            f"{s.engine} series re-exported by {s.exported_by} are read from target "
+            f"{twins[s.engine, s.model]}, not counted twice"
+            for s in samples
+            if s.exported_by is not None and (s.engine, s.model) in twins
+        }
+        own = [s for s in samples if s.exported_by is None or (s.engine, s.model) not in twins]
+        return own, sorted(copies)
 
     def _frozen(self, polled: _Polled) -> bool:
         """Counters that stand still while requests are served."""

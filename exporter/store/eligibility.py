@@ -12,9 +12,9 @@ from exporter.store import rollup
 from exporter.store.fold import folded_batch
 
 _COVERS = """
-    coalesce(s.since, s.ts) <= r.ts AND r.ts <= s.ts
+    s.observer = 'engine' AND coalesce(s.since, s.ts) <= r.ts AND r.ts <= s.ts
     AND (r.replica IS NULL OR r.replica = s.replica
-        OR r.replica NOT IN (SELECT replica FROM engine_samples))
+        OR r.replica NOT IN (SELECT replica FROM engine_own))
     AND (r.model IS NULL OR s.model IS NULL OR r.model = s.model)"""
 
 _OFF = f"""

@@ -7,6 +7,8 @@ everything before them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from types import NoneType, UnionType
+from typing import get_args
 
 import duckdb
 import pyarrow as pa
@@ -16,26 +18,30 @@ from exporter.store import eligibility
 
 _TIME = pa.timestamp("us")
 _INTEGER_32 = {"block_size"}
-_TEXT = {"target", "replica", "engine", "version", "model", "role", "provenance"}
-_FLAG = {"reset", "gap", "caching_enabled"}
-_FLOAT = {"prefill_seconds", "queue_seconds", "ttft_sum_seconds", "kv_usage_ratio"}
+_ARROW: dict[object, pa.DataType] = {
+    datetime: _TIME,
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    dict[str, int]: pa.map_(pa.string(), pa.int64()),
+    dict[str, float]: pa.map_(pa.string(), pa.float64()),
+    dict[float, int]: pa.map_(pa.float64(), pa.int64()),
+}
 
 
-def _sample_type(column: str) -> pa.DataType:
-    if column in ("since", "ts"):
-        return _TIME
-    if column == "ttft_buckets":
-        return pa.map_(pa.float64(), pa.int64())
-    if column in _TEXT:
-        return pa.string()
-    if column in _FLAG:
-        return pa.bool_()
-    if column in _FLOAT:
-        return pa.float64()
-    return pa.int32() if column in _INTEGER_32 else pa.int64()
+def _sample_type(column: str, annotation: object) -> pa.DataType:
+    """The Arrow type of a field of EngineSample; words of every kind are text."""
+    if column in _INTEGER_32:
+        return pa.int32()
+    options = [option for option in get_args(annotation) if option is not NoneType]
+    whole = options[0] if isinstance(annotation, UnionType) else annotation
+    return _ARROW.get(whole, pa.string())
 
 
-_SAMPLE_TYPES = {column: _sample_type(column) for column in EngineSample.model_fields}
+_SAMPLE_TYPES = {
+    column: _sample_type(column, field.annotation)
+    for column, field in EngineSample.model_fields.items()
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,8 @@ class TargetRow:
     """One row of `targets`: what the scraper remembers and what health pages show.
 
     `url` None = pages recorded by somebody else: nothing to poll. `up` says how the last
-    attempt went. `series` is the JSON of `TargetState`.
+    attempt went. `missing_advice` says of every missing metric what to do. `series` is the
+    JSON of `TargetState`.
     """
 
     target: str
@@ -54,6 +61,7 @@ class TargetRow:
     last_success: datetime | None = None
     error: str | None = None
     missing_metrics: tuple[str, ...] = ()
+    missing_advice: tuple[str, ...] = ()
     frozen: bool = False
     duration_seconds: float | None = None
     series: str | None = None
@@ -68,6 +76,7 @@ _TARGET_TYPES: dict[str, pa.DataType] = {
     "last_success": _TIME,
     "error": pa.string(),
     "missing_metrics": pa.list_(pa.string()),
+    "missing_advice": pa.list_(pa.string()),
     "frozen": pa.bool_(),
     "duration_seconds": pa.float64(),
     "series": pa.string(),
@@ -148,14 +157,11 @@ def remove_targets(cursor: duckdb.DuckDBPyConnection, targets: Iterable[str]) ->
 
 
 def _target(row: Mapping[str, object], names: Sequence[str]) -> TargetRow:
-    values = {name: _aware(row[name]) for name in names}
-    missing = values.pop("missing_metrics")
-    frozen = values.pop("frozen")
-    return TargetRow(
-        missing_metrics=tuple(missing) if isinstance(missing, list) else (),
-        frozen=bool(frozen),
-        **values,  # type: ignore[arg-type]  # the columns are the fields
-    )
+    values: dict[str, object] = {name: _aware(row[name]) for name in names}
+    lists = {name: values.pop(name) for name in ("missing_metrics", "missing_advice")}
+    values |= {name: tuple(v) if isinstance(v, list) else () for name, v in lists.items()}
+    values["frozen"] = bool(values["frozen"])
+    return TargetRow(**values)  # type: ignore[arg-type]  # the columns are the fields
 
 
 def _aware(value: object) -> object:

@@ -75,22 +75,33 @@ CREATE OR REPLACE MACRO sum_histograms(histograms) AS
 -- Before this hour the requests table no longer has rows: only roll-ups speak. One row.
 CREATE TABLE IF NOT EXISTS hot_since (hour TIMESTAMP NOT NULL);
 
--- What the engines' counters rose by. Columns: exporter.records.EngineSample.
+-- What the counters on metric pages rose by. Columns: exporter.records.EngineSample. `observer`
+-- tells whose they are: only an engine's own enter engine figures. Keys of maps: {tier}/{unit}, of
+-- offload {store|load}/{tier}.
 CREATE TABLE IF NOT EXISTS engine_samples (
-    target VARCHAR NOT NULL, replica VARCHAR NOT NULL, engine VARCHAR NOT NULL, version VARCHAR,
-    model VARCHAR, role VARCHAR NOT NULL,
+    target VARCHAR NOT NULL, replica VARCHAR NOT NULL, engine VARCHAR NOT NULL,
+    observer VARCHAR NOT NULL DEFAULT 'engine', exported_by VARCHAR, version VARCHAR,
+    model VARCHAR, tenant VARCHAR, route VARCHAR, role VARCHAR NOT NULL,
     since TIMESTAMP, ts TIMESTAMP NOT NULL, reset BOOLEAN NOT NULL, gap BOOLEAN NOT NULL,
     provenance VARCHAR,
     prompt_tokens BIGINT, cached_tokens BIGINT,
     cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT,
     lookup_tokens BIGINT, lookup_hit_tokens BIGINT,
     external_lookup_tokens BIGINT, external_hit_tokens BIGINT,
-    output_tokens BIGINT, finished_requests BIGINT, preemptions BIGINT, evicted_tokens BIGINT,
-    prefill_seconds DOUBLE, queue_seconds DOUBLE, ttft_sum_seconds DOUBLE,
-    ttft_buckets MAP(DOUBLE, BIGINT),
+    output_tokens BIGINT, finished_requests BIGINT, preemptions BIGINT,
+    lookup_count BIGINT, hit_count BIGINT, count_unit VARCHAR,
+    evicted MAP(VARCHAR, BIGINT), demoted MAP(VARCHAR, BIGINT),
+    offload_tokens MAP(VARCHAR, BIGINT), offload_bytes MAP(VARCHAR, BIGINT),
+    offload_seconds MAP(VARCHAR, DOUBLE),
+    prefill_seconds DOUBLE, queue_seconds DOUBLE,
+    ttft_sum_seconds DOUBLE, ttft_buckets MAP(DOUBLE, BIGINT),
+    block_lifetime_sum_seconds DOUBLE, block_lifetime_buckets MAP(DOUBLE, BIGINT),
+    block_idle_sum_seconds DOUBLE, block_idle_buckets MAP(DOUBLE, BIGINT),
+    block_reuse_gap_sum_seconds DOUBLE, block_reuse_gap_buckets MAP(DOUBLE, BIGINT),
     running_requests BIGINT, waiting_requests BIGINT, kv_usage_ratio DOUBLE,
     kv_running_tokens BIGINT, kv_cached_tokens BIGINT, kv_free_tokens BIGINT,
-    kv_capacity_tokens BIGINT, block_size INTEGER, caching_enabled BOOLEAN
+    kv_capacity_tokens BIGINT, block_size INTEGER, caching_enabled BOOLEAN, awake BOOLEAN,
+    tier_used MAP(VARCHAR, BIGINT), tier_capacity MAP(VARCHAR, BIGINT)
 );
 
 -- The last state of every target: what the scraper must remember across a restart (the last
@@ -98,7 +109,7 @@ CREATE TABLE IF NOT EXISTS engine_samples (
 CREATE TABLE IF NOT EXISTS targets (
     target VARCHAR PRIMARY KEY, url VARCHAR, engine VARCHAR,
     up BOOLEAN, last_attempt TIMESTAMP, last_success TIMESTAMP, error VARCHAR,
-    missing_metrics VARCHAR[], frozen BOOLEAN, duration_seconds DOUBLE, series VARCHAR
+    missing_metrics VARCHAR[], missing_advice VARCHAR[], frozen BOOLEAN, duration_seconds DOUBLE, series VARCHAR
 );
 
 -- How far each file of a source has been read. `fingerprint` is of its first line.

@@ -5,6 +5,7 @@ import pytest
 from exporter.records import EngineSample
 from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import tokens_of
+from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage, UnknownPage, read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 
@@ -14,7 +15,7 @@ INFO = 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="1001"}
 
 
 def page(*lines: str, replica_label: str | None = None) -> EnginePage:
-    return read_page(("\n".join(lines) + "\n").encode(), TEXT, replica_label)
+    return read_page(("\n".join(lines) + "\n").encode(), TEXT, PageLabels(replica_label))
 
 
 def between(before: list[str], after: list[str], label: str | None = None) -> list[EngineSample]:
@@ -305,10 +306,10 @@ def test_evictions_without_rank_labels_could_be_a_multiple_and_are_unknown() -> 
     prompt = sglang("prompt_tokens_total", 1)
     before = [prompt, 'sglang:evicted_tokens_total{cache_type="radix"} 0']
     after = [prompt, 'sglang:evicted_tokens_total{cache_type="radix"} 400']
-    assert only(between(before, after)).evicted_tokens is None
+    assert only(between(before, after)).evicted is None
     ranked = [line.replace('"radix"', '"radix",tp_rank="0"') for line in (before[1], after[1])]
     sample = only(between([prompt, ranked[0]], [prompt, ranked[1]]))
-    assert (sample.evicted_tokens, sample.model) == (400, "m")
+    assert (sample.evicted, sample.model) == ({"device/tokens": 400}, "m")
 
 
 def test_lookups_of_older_versions_are_marked_as_counted_per_attempt() -> None:
@@ -397,7 +398,7 @@ def test_t21_units_are_converted_or_left_out_never_mixed() -> None:
 @pytest.mark.parametrize("name", ENGINES)
 def test_tables_fill_fields_of_the_record_in_its_unit(name: str) -> None:
     for row in load_engine(name).rows:
-        assert row.measure in EngineSample.model_fields
+        assert row.field in EngineSample.model_fields
         if row.measure.endswith("_tokens") or row.measure.startswith("cached_"):
             assert row.unit in ("tokens", "blocks")
         assert row.unit == "seconds" or not row.measure.endswith("_seconds")

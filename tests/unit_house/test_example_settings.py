@@ -26,7 +26,7 @@ def test_example_mentions_every_setting() -> None:
 
 
 def test_defaults_shown_are_the_defaults(tmp_path: Path) -> None:
-    lists = r"static|file_sd|http_sd|dns|prometheus|replica_label"
+    lists = r"static|file_sd|http_sd|dns|prometheus|[a-z]+_label"
     text = re.sub(rf"^    (?:{lists}):.*\n", "", _uncommented(), flags=re.MULTILINE)
     text = re.sub(r"^    #  .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^  token_file:.*\n", "", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""One metric page -> what its engine's mapping table finds on it.
+"""One metric page -> what the mapping tables of the programs behind it find on it.
 
 Nothing is subtracted or summed here: counters keep their full label set, because an increase
 is only right when it is taken per series first.
@@ -6,42 +6,34 @@ is only right when it is taken per series first.
 
 import math
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from exporter.records import ReplicaRole
 from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import (
+    COUNTED_AS_THEY_ARE,
     Engine,
     Fact,
     Row,
+    VersionRange,
     names_to_parse,
     tokens_of,
-    version_at_least,
+    version_range,
 )
+from exporter.sources.engines.own_series import LARGEST, Group, OwnSeries, PageLabels
 from exporter.sources.exposition import Exposition, NotAMetricsPage, PageSample, parse_page
 
-Index = dict[str, list[PageSample]]
 # How far a page's own times may be ahead of ours.
 CLOCK_SKEW_SECONDS = 60.0
-# No engine counts this far; whole numbers in the store end at 9.2e18, block sizes at 2.1e9.
-LARGEST = 1e17
+# Block sizes are 32-bit in the store.
 LARGEST_BLOCK = 1e9
 _COUNTER_ENDS = ("_total", "_count", "_sum", "_bucket")
 
 
 class UnknownPage(NotAMetricsPage):
-    """A good metric page, but of no engine in the registry."""
-
-
-class Group(NamedTuple):
-    """Whose figures: one cache (replica label, rank) and one model; None = not told apart."""
-
-    replica: str | None
-    rank: str | None
-    model: str | None
+    """A good metric page, but of no program in the registry."""
 
 
 class Reading(NamedTuple):
@@ -63,33 +55,71 @@ class HistogramReading(NamedTuple):
 
 @dataclass
 class GroupPage:
-    """One group's part of a page. `sums`: field -> keys of the series that make it up;
-    no key at all = known to be 0."""
+    """One group's part of a page. `sums`: field -> keys of the counter series that make it up;
+    no key at all = known to be 0. `told`: increases the page states itself."""
 
     sums: dict[str, list[str]] = field(default_factory=dict)
-    histograms: list[str] = field(default_factory=list)
+    told: dict[str, float] = field(default_factory=dict)
+    histograms: dict[str, list[str]] = field(default_factory=dict)
     facts: dict[str, Fact] = field(default_factory=dict)
 
 
 @dataclass
+class TablePage:
+    """What one table found: the row behind every field, and what holds for all its samples."""
+
+    engine: Engine
+    versions: VersionRange = VersionRange()
+    role: ReplicaRole | None = None
+    exported_by: str | None = None
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    @property
+    def provenance(self) -> str | None:
+        """How the counters behind this table's headline are credited."""
+        for measure in ("cached_tokens", "lookup_hit_tokens", "hit_count"):
+            if measure in self.rows:
+                return self.rows[measure].provenance
+        return None
+
+    @property
+    def count_unit(self) -> str | None:
+        """What `lookup_count` and `hit_count` count."""
+        row = self.rows.get("hit_count") or self.rows.get("lookup_count")
+        return row.unit if row else None
+
+
+@dataclass
 class EnginePage:
-    """What one page says, in the store's words."""
+    """What one page says, in the store's words.
+
+    `engine` is the program the page is named after: the engine, where there is one. `missing`
+    are series the page should have, `advice` says of each what to do.
+    """
 
     engine: Engine
     names: frozenset[str]
     process_start: float | None
     exposed_unix: float | None
     warnings: tuple[str, ...]
-    version: str | None = None
-    role: ReplicaRole | None = None
     ranked: bool = False
-    provenance: str | None = None
     missing: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
     counters_crc: int = 0
+    tables: dict[str, TablePage] = field(default_factory=dict)
     series: dict[str, Reading] = field(default_factory=dict)
     histograms: dict[str, HistogramReading] = field(default_factory=dict)
-    units: dict[str, Row] = field(default_factory=dict)
     groups: dict[Group, GroupPage] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str | None:
+        """What the page proves about the version of its main program, in words."""
+        return str(self.tables[self.engine.name].versions) or None
+
+    @property
+    def role(self) -> ReplicaRole | None:
+        """The role the main program's labels name."""
+        return self.tables[self.engine.name].role
 
     def time_of(self, scraped_unix: float) -> float:
         """When the page's values were true: the time it states, else when it was scraped.
@@ -108,219 +138,199 @@ class EnginePage:
 def read_page(
     body: bytes,
     content_type: str | None,
-    replica_label: str | None = None,
+    labels: PageLabels | None = None,
     ranked: bool = False,
 ) -> EnginePage:
-    """Recognise the engine of a page and map it.
+    """Recognise the programs behind a page and map it.
 
-    `replica_label` is a label of the page's own series that names the replica (Ray's agents
-    serve several on one page). `ranked` keeps ranks apart although this page shows only one:
-    a target that has shown several keeps its names. Raises NotAMetricsPage.
+    `ranked` keeps ranks apart although this page shows only one: a target that has shown
+    several keeps its names. Raises NotAMetricsPage.
     """
-    candidates = tuple(name for name in ENGINES if name.encode() in body)
-    exposition = parse_page(body, content_type, _names_to_parse(candidates) if candidates else None)
-    found = {sample.name for sample in exposition.samples}
-    engines = [load_engine(name) for name in candidates]
-    engine = max(engines, key=lambda e: len(found & e.series_names), default=None)
-    if engine is None or not found & engine.series_names:
+    told = _read_otherwise(body)
+    engines, exposition = told or _read_text(body, content_type)
+    own = [OwnSeries(engine, exposition.samples, labels or PageLabels()) for engine in engines]
+    if told is None:
+        own = [series for series in own if series.names & series.engine.series_names]
+    if not own:
         raise UnknownPage(
             f"no metric of {', '.join(ENGINES)} is on the page: is it the engine's own page "
             "(not a router's or a host's), with its metrics switched on?"
         )
-    return _Reader(engine, exposition, replica_label, ranked).page
+    return _put_together(own, exposition, ranked)
 
 
-@lru_cache(maxsize=16)
+def _read_text(body: bytes, content_type: str | None) -> tuple[list[Engine], Exposition]:
+    """The page as Prometheus text, and the programs that may have served it."""
+    names = tuple(name for name, marks in _marks() if any(mark in body for mark in marks))
+    exposition = parse_page(body, content_type, _names_to_parse(names) if names else None)
+    return [load_engine(name) for name in names], exposition
+
+
+def _read_otherwise(body: bytes) -> tuple[list[Engine], Exposition] | None:
+    """The page as a program's own reader reads it; None where no reader claims it. A claimed
+    page may tell nothing."""
+    if body[:200].lstrip()[:1] not in (b"[", b"{"):
+        return None
+    for engine in (load_engine(name) for name in ENGINES):
+        samples = engine.read(body) if engine.read is not None else None
+        if samples is not None:
+            return [engine], Exposition(samples, {}, None)
+    return None
+
+
+@lru_cache(maxsize=1)
+def _marks() -> tuple[tuple[str, tuple[bytes, ...]], ...]:
+    """Per program the texts one of which is on every page of it."""
+    engines = [load_engine(name) for name in ENGINES]
+    return tuple((e.name, tuple(m.encode() for m in e.marks or (e.name,))) for e in engines)
+
+
+@lru_cache(maxsize=64)
 def _names_to_parse(engines: tuple[str, ...]) -> frozenset[str]:
     return names_to_parse(tuple(load_engine(name) for name in engines))
 
 
+def _put_together(own: list[OwnSeries], exposition: Exposition, ranked: bool) -> EnginePage:
+    own.sort(key=lambda series: (series.engine.observer != "engine", -len(series.names)))
+    notices = tuple(series.engine.notice for series in own if series.engine.notice)
+    page = EnginePage(
+        engine=own[0].engine,
+        names=frozenset().union(*(series.names for series in own)),
+        process_start=exposition.process_start,
+        exposed_unix=exposition.exposed_unix,
+        warnings=exposition.warnings + notices,
+        ranked=ranked or any(series.ranked for series in own),
+        counters_crc=_counters_crc(exposition),
+    )
+    advice: dict[str, str] = {}
+    for series in own:
+        advice.update(_Reader(series, exposition, page).fill())
+    page.missing = tuple(advice)
+    page.advice = tuple(f"{name}: {text}" if text else name for name, text in advice.items())
+    return page
+
+
 class _Reader:
-    """Fills an EnginePage row by row; the finished page is `page`."""
+    """Fills the part of a page one table describes, row by row."""
 
-    def __init__(
-        self, engine: Engine, exposition: Exposition, replica_label: str | None, ranked: bool
-    ) -> None:
-        self.engine = engine
+    def __init__(self, own: OwnSeries, exposition: Exposition, page: EnginePage) -> None:
+        self.own = own
         self.exposition = exposition
-        self.replica_label = replica_label
-        self.index = _index(engine, exposition, replica_label)
-        self.models: dict[str, set[str]] = {}
-        self.ranks: dict[str, set[str]] = {}
-        self._meet_labels()
-        self.page = EnginePage(
-            engine=engine,
-            names=frozenset(self.index),
-            process_start=exposition.process_start,
-            exposed_unix=exposition.exposed_unix,
-            warnings=exposition.warnings,
-            role=self._role(),
-            ranked=ranked or any(len(ranks) > 1 for ranks in self.ranks.values()),
-            counters_crc=_counters_crc(exposition),
-        )
-        self._fill()
+        self.page = page
+        versions = version_range(own.engine, own.names)
+        self.table = TablePage(own.engine, versions, own.role, own.exported_by)
+        page.tables[own.engine.name] = self.table
 
-    def _samples(self) -> Iterator[PageSample]:
-        for samples in self.index.values():
-            yield from samples
-
-    def _scope(self, sample: PageSample) -> str:
-        return sample.labels.get(self.replica_label, "") if self.replica_label else ""
-
-    def _meet_labels(self) -> None:
-        for sample in self._samples():
-            scope, labels = self._scope(sample), sample.labels
-            if "model_name" in labels:
-                self.models.setdefault(scope, set()).add(labels["model_name"])
-            if self.engine.rank_label in labels:
-                self.ranks.setdefault(scope, set()).add(labels[self.engine.rank_label])
-
-    def _role(self) -> ReplicaRole | None:
-        label = self.engine.role_label
-        said = {s.labels[label] for s in self._samples() if label in s.labels} if label else set()
-        roles = [role for role in get_args(ReplicaRole) if role in said]
-        return roles[0] if len(roles) == 1 else None
-
-    def _group(self, sample: PageSample) -> Group:
-        """Series without a model belong to the page's model where it has just one."""
-        scope = self._scope(sample)
-        models = self.models.get(scope, set())
-        only = next(iter(models)) if len(models) == 1 else None
-        rank = sample.labels.get(self.engine.rank_label or "") if self.page.ranked else None
-        return Group(scope or None, rank, sample.labels.get("model_name") or only)
-
-    def _fill(self) -> None:
-        found: list[Row] = []
-        missing: list[str] = []
-        for rows in self.engine.alternatives.values():
+    def fill(self) -> dict[str, str]:
+        """Take every field; returns what is missing, with what to do."""
+        missing: dict[str, str] = {}
+        for measure, rows in self.own.engine.alternatives.items():
             row = next((row for row in rows if self._take(row)), None)
             if row is not None:
-                found.append(row)
-                self.page.units[row.measure] = row
-            elif rows[0].expected and not rows[0].from_zero:
-                missing.extend(self._absent(rows[0]))
-        self.page.missing = tuple(dict.fromkeys(missing))
-        self.page.version = version_at_least(found)
-        by_measure = self.page.units
-        headline = by_measure.get("cached_tokens") or by_measure.get("lookup_hit_tokens")
-        self.page.provenance = headline.provenance if headline else None
+                self.table.rows[measure] = row
+                continue
+            due = next((row for row in rows if self.table.versions.may_have(row)), None)
+            if due is not None and due.expected and not due.from_zero:
+                missing.update(dict.fromkeys(self._absent(due), self.own.engine.advice(due)))
+        return missing
 
     def _absent(self, row: Row) -> list[str]:
+        if row.kind == "info" and row.exposed[0] in self.own.names:
+            return [f"{row.exposed[0]}{{{row.label}}}"]
         if row.kind == "histogram":
             return list(row.exposed)
-        if row.kind == "info" and row.exposed[0] in self.index:
-            return [f"{row.exposed[0]}{{{row.label}}}"]
-        return [name for name in row.exposed if name not in self.index]
+        return [name for name in row.exposed if name not in self.own.names] or list(row.exposed)
 
     def _take(self, row: Row) -> bool:
         """Fill one row's field; False where the page does not have it."""
+        if row.proven and not self.table.versions.proves(row):
+            return False
         if row.kind == "histogram":
             return self._take_histogram(row)
-        if not all(name in self.index for name in row.exposed):
+        if not all(name in self.own.names for name in row.exposed):
             return self._take_zero(row)
         if row.kind == "counter":
             return self._take_counter(row)
-        return self._take_facts(row)
+        return self._take_told(row) if row.kind == "increase" else self._take_facts(row)
+
+    def _series(self, row: Row, name: str) -> list[tuple[PageSample, GroupPage, bool]]:
+        """The row's series of a name, whose each is, and whether `where` picks it."""
+        found = []
+        for sample in self.own.series(name, row.every_rank):
+            labels = sample.labels
+            if row.lacks in labels or (row.needs is not None and row.needs not in labels):
+                continue
+            if not all(label in labels for label in row.where):
+                continue
+            picked = all(labels[label] in values for label, values in row.where.items())
+            found.append((sample, self.page.group(self._group(sample)), picked))
+        return found
+
+    def _group(self, sample: PageSample) -> Group:
+        return self.own.group(sample, self.page.ranked)
 
     def _take_zero(self, row: Row) -> bool:
-        """An engine that shows no series until it counts: prompts without it mean 0."""
+        """A program that shows no series until it counts: prompts without it mean 0."""
         if not row.from_zero:
             return False
-        served = [part for part in self.page.groups.values() if "prompt_tokens" in part.sums]
+        name = self.own.engine.name
+        mine = [part for group, part in self.page.groups.items() if group.table == name]
+        served = [part for part in mine if "prompt_tokens" in part.sums]
         for part in served:
             part.sums[row.measure] = []
         return bool(served)
 
     def _take_counter(self, row: Row) -> bool:
-        found = False
-        for name in row.exposed:
-            for sample in self.index[name]:
-                if row.needs is not None and row.needs not in sample.labels:
-                    continue
-                if not all(label in sample.labels for label in row.where):
-                    continue
-                keys = self.page.group(self._group(sample)).sums.setdefault(row.measure, [])
-                found = True
-                if all(sample.labels[label] in values for label, values in row.where.items()):
-                    keys.append(self._series(sample))
-        return found
+        found = [one for name in row.exposed for one in self._series(row, name)]
+        for sample, part, picked in found:
+            keys = part.sums.setdefault(row.measure, [])
+            if picked:
+                keys.append(self._remember(sample))
+        return bool(found)
 
-    def _series(self, sample: PageSample) -> str:
+    def _remember(self, sample: PageSample) -> str:
         key = series_key(sample)
         if key not in self.page.series:
             start = self.exposition.start_of(sample.name, sample.labels)
-            self.page.series[key] = Reading(sample.value, start, self._scope(sample))
+            self.page.series[key] = Reading(sample.value, start, self.own.scope(sample))
         return key
 
+    def _take_told(self, row: Row) -> bool:
+        found = [one for name in row.exposed for one in self._series(row, name)]
+        for sample, part, picked in found:
+            told = part.told.setdefault(row.measure, 0.0)
+            part.told[row.measure] = told + (sample.value if picked else 0.0)
+        return bool(found)
+
     def _take_histogram(self, row: Row) -> bool:
-        name = row.exposed[0]
-        sums = {series_key(s, name): s.value for s in self.index.get(name + "_sum", ())}
-        for sample in self.index.get(name + "_bucket", ()):
-            bound = _bound(sample.labels.get("le"))
-            key = series_key(sample, name)
-            if bound is None or key not in sums:
-                continue
-            if key not in self.page.histograms:
-                start = self.exposition.start_of(name, sample.labels)
-                reading = HistogramReading({}, sums[key], start, self._scope(sample))
-                self.page.histograms[key] = reading
-                self.page.group(self._group(sample)).histograms.append(key)
-            self.page.histograms[key].buckets[bound] = sample.value
-        return bool(self.page.histograms)
+        found = False
+        for name in row.exposed:
+            sums = {series_key(s, name): s.value for s, _, _ in self._series(row, name + "_sum")}
+            for sample, part, picked in self._series(row, name + "_bucket"):
+                bound = _bound(sample.labels.get("le"))
+                key = series_key(sample, name)
+                if bound is None or key not in sums or not picked:
+                    continue
+                found = True
+                if key not in self.page.histograms:
+                    start = self.exposition.start_of(name, sample.labels)
+                    reading = HistogramReading({}, sums[key], start, self.own.scope(sample))
+                    self.page.histograms[key] = reading
+                    part.histograms.setdefault(row.measure, []).append(key)
+                self.page.histograms[key].buckets[bound] = sample.value
+        return found
 
     def _take_facts(self, row: Row) -> bool:
         found = False
-        for sample in self.index[row.exposed[0]]:
-            fact = _fact(row, sample)
+        for sample, part, picked in (one for n in row.exposed for one in self._series(row, n)):
+            fact = _fact(row, sample) if picked else None
             if fact is None or (row.measure == "block_size" and fact > LARGEST_BLOCK):
                 continue
-            facts = self.page.group(self._group(sample)).facts
-            converted = _convert(row, fact, facts.get("block_size"))
+            converted = _convert(row, fact, part.facts.get("block_size"))
             if converted is not None:
                 found = True
-                facts[row.measure] = _together(row, facts.get(row.measure), converted)
+                part.facts[row.measure] = _together(row, part.facts.get(row.measure), converted)
         return found
-
-
-def _index(engine: Engine, exposition: Exposition, replica_label: str | None) -> Index:
-    """The engine's usable series by name: real numbers, own series, one of each copied rank.
-
-    A negative, non-finite or absurdly large counter is no count; such a series is as good as
-    absent.
-    """
-    wanted = engine.series_names
-    index: Index = {}
-    for sample in exposition.samples:
-        labels = sample.labels
-        if sample.name not in wanted or not 0 <= sample.value < LARGEST:
-            continue
-        if engine.foreign_label in labels and engine.rank_label not in labels:
-            continue
-        if any(labels.get(name, total) != total for name, total in engine.total_labels.items()):
-            continue
-        index.setdefault(sample.name, []).append(sample)
-    if engine.copied_labels:
-        return {n: _one_copy(engine, found, replica_label) for n, found in index.items()}
-    return index
-
-
-def _one_copy(
-    engine: Engine, samples: list[PageSample], replica_label: str | None
-) -> list[PageSample]:
-    """The lowest tensor and pipeline rank of each data-parallel rank."""
-    lowest: dict[tuple[str | None, str | None], tuple[int, ...]] = {}
-    placed = []
-    for sample in samples:
-        labels = sample.labels
-        place = (labels.get(replica_label or ""), labels.get(engine.rank_label or ""))
-        copy = tuple(_rank_number(labels.get(name)) for name in engine.copied_labels)
-        lowest[place] = min(lowest.get(place, copy), copy)
-        placed.append((sample, place, copy))
-    return [sample for sample, place, copy in placed if lowest[place] == copy]
-
-
-def _rank_number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
 
 
 def series_key(sample: PageSample, histogram: str | None = None) -> str:
@@ -341,7 +351,7 @@ def _bound(text: str | None) -> float | None:
 def _fact(row: Row, sample: PageSample) -> Fact | None:
     """A gauge's value, or the fact in an info series' label; None where it says nothing."""
     if row.label is None:
-        return sample.value
+        return bool(sample.value) if row.unit == "yes_or_no" else sample.value
     text = sample.labels.get(row.label, "")
     if row.unit == "yes_or_no":
         return {"true": True, "false": False}.get(text.lower())
@@ -356,14 +366,14 @@ def _convert(row: Row, fact: Fact, block_size: Fact | None) -> Fact | None:
     """In the field's own unit: tokens whole, ratios and answers as they are."""
     if row.unit in ("yes_or_no", "ratio"):
         return fact
-    if row.unit in ("tokens", "blocks"):
+    if row.unit in ("tokens", "blocks") and row.field not in COUNTED_AS_THEY_ARE:
         return tokens_of(fact - row.less, row.unit, int(block_size) if block_size else None)
-    return round(fact)
+    return round(fact - row.less)
 
 
 def _together(row: Row, before: Fact | None, now: Fact) -> Fact:
     """Several series of one group: amounts add up, shares never do, constants are the same."""
-    if before is None or row.kind == "info":
+    if before is None or row.kind == "info" or row.unit == "yes_or_no":
         return now
     return max(before, now) if row.unit == "ratio" else before + now
 

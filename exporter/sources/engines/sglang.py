@@ -80,7 +80,7 @@ ROWS = (
         "requests thrown back for lack of KV memory", since="0.5.7", expected=False,
     ),
     Row(
-        "evicted_tokens", "counter", "tokens", ("sglang:evicted_tokens_total",),
+        "evicted/device/tokens", "counter", "tokens", ("sglang:evicted_tokens_total",),
         "device tokens freed by eviction, backed up or not; before 0.5.21 the page has no rank "
         "labels and the value is a multiple by the number of tensor ranks, so it is not read",
         needs="tp_rank", since="0.5.21", expected=False,

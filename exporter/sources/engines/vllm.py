@@ -190,8 +190,9 @@ VLLM = Engine(
     name="vllm",
     rows=ROWS,
     skipped=SKIPPED,
+    version_marks={_BY_TIER[0]: ("0.32.0", None)},
     rank_label="engine",
     # A production-stack router re-exports engine numbers as gauges under the same names.
-    foreign_label="server",
+    foreign_labels=("server",),
     settle=_settle,
 )
