@@ -16,6 +16,7 @@ from typing_extensions import Buffer
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.intake import IngestSummary, Intake, open_input
+from exporter.sources.names import Names
 from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages
 from prefixscope.client import Exporter, OpenStore
 
@@ -50,12 +51,19 @@ def load(
     *,
     source: str,
     log_format: str,
+    names: Names | None = None,
     advance: Advance = lambda _: None,
 ) -> Loaded:
     """Load every input; one that fails does not keep the others from being loaded.
 
-    `advance` is told of the bytes read since the last call.
+    `advance` is told of the bytes read since the last call. `names` are rules for a store that
+    is open here; an exporter has its own.
     """
+    if names and isinstance(target, Exporter):
+        raise PrefixscopeError(
+            f"{target.where} names rows by the rules in its own settings: put yours there, under "
+            "names, and leave --names out; or stop it, or load into another store with --store"
+        )
     loaded = Loaded()
     for path in paths:
         try:
@@ -64,7 +72,7 @@ def load(
             else:
                 with open_file(path) as file:
                     reader = Counting(file, advance)
-                    summary = _load_log(str(path), reader, target, source, log_format)
+                    summary = _load_log(str(path), reader, target, source, log_format, names)
                     loaded.logs[str(path)] = summary
         except PrefixscopeError as error:
             loaded.failed.append(str(error))
@@ -125,10 +133,15 @@ class Counting(io.RawIOBase):
 
 
 def _load_log(
-    name: str, file: Counting, target: Exporter | OpenStore, source: str, log_format: str
+    name: str,
+    file: Counting,
+    target: Exporter | OpenStore,
+    source: str,
+    log_format: str,
+    names: Names | None,
 ) -> IngestSummary:
     if isinstance(target, OpenStore):
-        return Intake(target.store).ingest(
+        return Intake(target.store, names=names).ingest(
             open_input(cast(BinaryIO, file)),
             source=source,
             format=log_format,

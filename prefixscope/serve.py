@@ -82,12 +82,13 @@ def running(settings: Settings) -> Iterator[Running]:
         totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
         totals.restore(store.cursor())
         scraper = Scraper(store, settings.scrape, totals.add, totals.keep_only)
-        tailers = [Tailer(store, log) for log in settings.logs]
+        names = settings.names
+        tailers = [Tailer(store, log, names=names.get(log.source)) for log in settings.logs]
         workers: list[Worker] = [Housekeeping(store), scraper, *tailers]
         for worker in workers:
             worker.start()
             stack.callback(worker.stop)
-        services = _services(store, totals, scraper, workers)
+        services = _services(store, Intake(store, names=names), totals, scraper, workers)
         app = build_app(services, settings.server, token)
         server_stopped = stack.enter_context(_serving(app, listener))
         write_owner(store.directory, url)
@@ -96,7 +97,11 @@ def running(settings: Settings) -> Iterator[Running]:
 
 
 def _services(
-    store: Store, totals: EngineTotals, scraper: Scraper, workers: Sequence[Worker]
+    store: Store,
+    intake: Intake,
+    totals: EngineTotals,
+    scraper: Scraper,
+    workers: Sequence[Worker],
 ) -> Services:
     """What the server serves from."""
 
@@ -123,7 +128,7 @@ def _services(
 
     return Services(
         store=store,
-        intake=Intake(store),
+        intake=intake,
         collector=Collector(inputs),
         version=__version__,
         not_ready=not_ready,

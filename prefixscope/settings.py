@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.server_settings import Address, ServerSettings
+from exporter.sources.names import Names
 from exporter.sources.scrape import ScrapeSettings
 from exporter.sources.tail import LogSettings
 from exporter.store.store import StoreSettings
@@ -38,6 +39,9 @@ class Settings(BaseModel):
     store: StoreSection = Field(default_factory=StoreSection)
     server: ServerSettings = Field(default_factory=ServerSettings)
     logs: list[LogSettings] = Field(default_factory=list, description="log files to follow")
+    names: Names = Field(
+        default_factory=dict, description="rules that name route, template, tenant…, by source"
+    )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
     dashboard: DashboardSettings = Field(default_factory=DashboardSettings)
 

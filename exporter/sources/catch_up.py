@@ -17,8 +17,10 @@ import zstandard
 from exporter.errors import PrefixscopeError
 from exporter.sources.followed import FIRST_LINE_BYTES, Followed
 from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.formats.names import with_names
 from exporter.sources.intake import choose_format, fingerprint, open_input
 from exporter.sources.lines import LineBatch, LineReader
+from exporter.sources.names import SourceNames
 from exporter.store import offsets
 from exporter.store.append import Stream, append
 from exporter.store.offsets import Offset
@@ -39,12 +41,14 @@ class CatchUp:
         format_name: str,
         defaults: dict[str, object],
         stopped: threading.Event,
+        names: SourceNames | None = None,
     ) -> None:
         self._store = store
         self._source = source
         self._format_name = format_name
         self._defaults = defaults
         self._stopped = stopped
+        self._names = names
         self._formats: dict[str, LogFormat] = {}
 
     def read(
@@ -158,7 +162,8 @@ class CatchUp:
 
     def _take(self, file: Followed, log_format: LogFormat, lines: Iterable[LineBatch]) -> None:
         """Stores the batches. Stopped in between, the rest waits for the next start."""
-        target = Stream(self._source, log_format, file.fingerprint, self._defaults)
+        named = with_names(log_format, self._names)
+        target = Stream(self._source, named, file.fingerprint, self._defaults)
         for batch in lines:
             if self._stopped.is_set():
                 return

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal, cast
 
@@ -15,8 +15,10 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.formats import format_named
 from exporter.sources.formats.detect import detect
 from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.formats.names import with_names
 from exporter.sources.formats.reshape import as_lines
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
+from exporter.sources.names import SourceNames
 from exporter.sources.zstd_reader import open_zstd
 from exporter.store.append import BatchResult, Stream, append_all
 from exporter.store.store import Store
@@ -80,11 +82,18 @@ _SUMMED = (
 
 
 class Intake:
-    """Takes streams of rows into one store."""
+    """Takes streams of rows into one store. `names` are the naming rules of each source."""
 
-    def __init__(self, store: Store, *, line_limit_bytes: int = LINE_LIMIT_BYTES) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        line_limit_bytes: int = LINE_LIMIT_BYTES,
+        names: Mapping[str, SourceNames] | None = None,
+    ) -> None:
         self.store = store
         self._line_limit_bytes = line_limit_bytes
+        self._names = names or {}
 
     def ingest(
         self,
@@ -111,6 +120,7 @@ class Intake:
                 f"{name}: the compressed data is damaged or ends early ({error})"
             ) from error
         log_format, because = choose_format(format, head, name)
+        log_format = with_names(log_format, self._names.get(source))
         target = Stream(
             source,
             log_format,

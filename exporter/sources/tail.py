@@ -21,6 +21,7 @@ from exporter.sources.catch_up import CatchUp
 from exporter.sources.followed import FileId, Followed, Look
 from exporter.sources.formats import format_named
 from exporter.sources.formats.compile import DEFAULTS
+from exporter.sources.names import SourceNames
 from exporter.store import offsets
 from exporter.store.store import Store
 
@@ -86,6 +87,7 @@ class Tailer:
         settings: LogSettings,
         poll_seconds: float = 1.0,
         linger_seconds: float = 60.0,
+        names: SourceNames | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -98,7 +100,9 @@ class Tailer:
         self._errors: dict[str, str] = {}
         self._skips = settings.begin == "end"
         defaults: dict[str, object] = dict(settings.defaults)
-        self._catch_up = CatchUp(store, settings.source, settings.format, defaults, self._stopped)
+        self._catch_up = CatchUp(
+            store, settings.source, settings.format, defaults, self._stopped, names
+        )
 
     # ---------------------------------------------------------------- running
 

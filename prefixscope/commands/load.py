@@ -13,10 +13,12 @@ from exporter.errors import PrefixscopeError
 from exporter.now import percent
 from exporter.sources.formats import FORMATS
 from exporter.sources.intake import IngestSummary
+from exporter.sources.names import Names
 from exporter.sources.pages import PagesSummary
 from prefixscope.client import Exporter, OpenStore, Place, connect
 from prefixscope.commands import options
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load
+from prefixscope.settings import load_settings
 
 
 def ingest(
@@ -34,6 +36,13 @@ def ingest(
     source: Annotated[
         str, typer.Option(help="Name of the stream; rows are known again within it.")
     ] = DEFAULT_SOURCE,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings file with the naming rules of the source; an exporter has its own.",
+        ),
+    ] = None,
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
@@ -45,7 +54,14 @@ def ingest(
     known = ["auto", *(f.name for f in FORMATS)]
     if log_format not in known:
         raise typer.BadParameter(f"unknown format {log_format!r}; known: {', '.join(known)}")
-    loaded = _load_with_bar(files, options.place(url, store, token), source, log_format)
+    rules = load_settings(names).names if names is not None else None
+    if rules is not None and source not in rules:
+        raise PrefixscopeError(
+            f"{names}: there are no rules for the source {source!r} under names; "
+            f"it has: {', '.join(rules) or 'none'}; choose one with --source"
+        )
+    place = options.place(url, store, token)
+    loaded = _load_with_bar(files, place, source, log_format, rules)
     _print_summary(loaded)
     for message in loaded.failed:
         options.messages().print(Text.assemble(("error: ", "bold red"), message))
@@ -53,7 +69,9 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _load_with_bar(files: list[Path], place: Place, source: str, log_format: str) -> Loaded:
+def _load_with_bar(
+    files: list[Path], place: Place, source: str, log_format: str, names: Names | None
+) -> Loaded:
     """Load with a bar on standard error, which only a terminal shows."""
     with connect(place, create=True) as target:
         if place.url is None and place.store is None:
@@ -76,6 +94,7 @@ def _load_with_bar(files: list[Path], place: Place, source: str, log_format: str
                 target,
                 source=source,
                 log_format=log_format,
+                names=names,
                 advance=lambda size: bar.advance(task, size),
             )
 

@@ -182,7 +182,16 @@ def _names(log_format: LogFormat) -> list[str]:
 def mapped_names(log_format: LogFormat) -> list[str]:
     """The fields a format gives values for."""
     constants = [name for name, _ in log_format.constants]
-    return [*(entry.name for entry in log_format.fields), *constants]
+    named = [naming.name for naming in log_format.names]
+    return [*(entry.name for entry in log_format.fields), *constants, *named]
+
+
+def named(log_format: LogFormat, name: str, mapped: str) -> str:
+    """What a field is called by the rules of the user, else as the format reads it."""
+    for naming in log_format.names:
+        if naming.name == name:
+            return naming.value.replace("<mapped>", mapped)
+    return mapped
 
 
 def parsed(log_format: LogFormat, numbers: str | None = None) -> str:
@@ -277,7 +286,7 @@ def constant(name: str, value: str) -> str:
 def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
     """Only values that can be used stay; `unusable` names the numbers that cannot."""
     columns = ", ".join(
-        f"{_clean(name, fields.get(name))} AS {name}" for name in _names(log_format)
+        f"{_clean(name, fields.get(name), log_format)} AS {name}" for name in _names(log_format)
     )
     names = ", ".join(
         f"""CASE WHEN {entry.name} IS NOT NULL AND ({_number(entry)}) IS NULL
@@ -292,7 +301,7 @@ def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
             {TS_NUMBER.format(ts="ended")} AS ended_number FROM <input>)"""
 
 
-def _clean(name: str, entry: Field | None) -> str:
+def _clean(name: str, entry: Field | None, log_format: LogFormat) -> str:
     kind = KINDS.get(name, "text")
     if entry and entry.kind in NUMBER_KINDS:
         value = _number(entry)
@@ -307,6 +316,7 @@ def _clean(name: str, entry: Field | None) -> str:
             THEN nullif(left({name}, {TEXT_LIMIT}), '') END"""
     else:
         value = name
+    value = named(log_format, name, value)
     return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
 
 

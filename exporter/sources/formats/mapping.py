@@ -71,6 +71,15 @@ def parts_of(path: str) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Naming:
+    """How rules of the user name a field: SQL over the `line` of a row, in which `<mapped>`
+    stands for what the format itself reads. See `names.py`."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
 class LogFormat:
     """One log format.
 
@@ -100,6 +109,7 @@ class LogFormat:
     reshape: Callable[[str], Iterable[Row]] | None = None
     documents: Callable[[BinaryIO], Iterable[Row]] | None = None
     sniff: Callable[[str], str | None] | None = None
+    names: tuple[Naming, ...] = ()
 
 
 def text(name: str, *paths: str, cases: tuple[Case, ...] = ()) -> Field:

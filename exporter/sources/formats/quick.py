@@ -22,6 +22,7 @@ from exporter.sources.formats.compile import (
     fields_of,
     first_value,
     mapped_names,
+    named,
     parsed,
     request_columns,
     unknown,
@@ -75,7 +76,7 @@ def _names(log_format: LogFormat) -> list[str]:
 def _found(log_format: LogFormat, fields: dict[str, Field], given: frozenset[str]) -> str:
     columns = []
     for name in [*_names(log_format), *sorted(given - set(_names(log_format)))]:
-        value = _value(name, log_format, fields)
+        value = named(log_format, name, _value(name, log_format, fields))
         columns.append(f"coalesce({value}, $default_{name}) AS {name}" if name in given
                        else f"{value} AS {name}")  # fmt: skip
     number = TS_NUMBER.format(ts=first_value(fields["ts"])) if "ts" in fields else "NULL"
