@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,15 +21,13 @@ from exporter.sources.formats.reshape import as_lines
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
 from exporter.sources.names import SourceNames
 from exporter.sources.zstd_reader import open_zstd
-from exporter.store.append import BatchResult, Stream, append_all
+from exporter.store.append import BatchResult, Stream, append_many
 from exporter.store.store import Store
 
 _SAMPLE_BYTES = 1 << 18
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
-# Batches of a file that share a transaction: together they fill DuckDB's row groups.
-_FILE_BATCHES = 6
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
@@ -130,14 +129,13 @@ class Intake:
         summary = IngestSummary(source, log_format.name, because)
         if log_format.documents:
             stream = as_lines(log_format.documents(stream))
-        batches = _Batches(LineReader(stream, line_limit_bytes=self._line_limit_bytes))
+        limit = max(self._line_limit_bytes, log_format.line_limit_bytes)
+        reader = LineReader(stream, line_limit_bytes=limit)
         # A transaction must not wait for a pipe or a client: only a file is read inside one.
-        at_once = _FILE_BATCHES if origin == "file" and stream.seekable() else 1
+        patient = origin == "file" and stream.seekable()
+        batches = _Batches(reader, progress)
         while not batches.ended:
-            for result in append_all(self.store, batches.take(at_once), target):
-                summary.add(result)
-            if progress:
-                progress(batches.end)
+            summary.add(append_many(self.store, batches.take(None if patient else 1), target))
         if origin == "file":
             self.store.fold()
         if batches.damage:
@@ -151,14 +149,15 @@ class Intake:
 class _Batches:
     """Hands on batches a few at a time. Damaged input ends them; what came before counts."""
 
-    def __init__(self, reader: LineReader) -> None:
+    def __init__(self, reader: LineReader, progress: Callable[[int], None] | None) -> None:
         self._batches = iter(reader)
-        self.end = 0
+        self._progress = progress
         self.ended = False
         self.damage: Exception | None = None
 
-    def take(self, count: int) -> Iterator[LineBatch]:
-        for _ in range(count):
+    def take(self, count: int | None) -> Iterator[LineBatch]:
+        """The next `count` batches, or all."""
+        for _ in range(count) if count else itertools.count():
             try:
                 batch = next(self._batches, None)
             except _DAMAGED as error:
@@ -166,7 +165,8 @@ class _Batches:
             if batch is None:
                 self.ended = True
                 return
-            self.end = batch.end
+            if self._progress:
+                self._progress(batch.end)
             yield batch
 
 

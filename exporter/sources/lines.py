@@ -4,6 +4,7 @@ A batch holds whole lines only. Each line is decoded by itself, so one bad byte 
 A line longer than the limit is skipped and reported, and never held in memory.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -25,6 +26,9 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Offsets = npt.NDArray[np.int64]
 
+# How lines are handed on: byte offset, 1-based number, text.
+SCHEMA = pa.schema([("position", pa.int64()), ("line_number", pa.int64()), ("line", pa.string())])
+
 
 @dataclass(frozen=True)
 class BadLine:
@@ -38,7 +42,8 @@ class BadLine:
 
 @dataclass
 class LineBatch:
-    """Whole lines. `table` has position (byte offset), line_number (1-based) and line.
+    """Whole lines. `table` has position (byte offset), line_number (1-based) and line;
+    `left_out` counts rows that were in them and are none of ours, by reason.
 
     `end` is the offset just behind the last line, `lines` the number of the last line.
     """
@@ -47,6 +52,7 @@ class LineBatch:
     end: int
     lines: int
     bad: list[BadLine] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 class LineReader:
@@ -135,7 +141,7 @@ class LineReader:
             self._bad.append(self._too_long(at, number, int(lengths[index])))
         if lines is None:
             lines = self._decode_each(data, borders, positions, numbers, keep)
-        table = pa.table({"position": positions, "line_number": numbers, "line": lines})
+        table = pa.table([positions, numbers, lines], schema=SCHEMA)
         self._position += len(data)
         self._lines += len(positions)
         bad, self._bad = self._bad, []

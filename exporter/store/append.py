@@ -6,24 +6,22 @@ transaction: a crash leaves some prefix of the input. Roll-ups and counters foll
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
-from exporter.sources.formats.reshape import reshaped
 from exporter.sources.lines import BadLine, LineBatch, for_threads
 from exporter.store import eligibility, fold, identity, live, rejects
 from exporter.store.counters import CounterDelta
+from exporter.store.feed import Feed
 from exporter.store.identity import Facts, Settled
 from exporter.store.rollup import REPORTED
 from exporter.store.store import Store
@@ -69,28 +67,29 @@ def append(
     store: Store, lines: LineBatch, stream: Stream, arrived: datetime | None = None
 ) -> BatchResult:
     """Maps, de-duplicates and stores a batch; returns after the commit."""
-    return append_all(store, [lines], stream, arrived)[0]
+    return append_many(store, iter([lines]), stream, arrived)
 
 
-def append_all(
+def append_many(
     store: Store,
-    batches: Iterable[LineBatch],
+    batches: Iterator[LineBatch],
     stream: Stream,
     arrived: datetime | None = None,
-) -> list[BatchResult]:
-    """Stores several batches in one transaction, which is cheaper for a large load: rows
-    enough to fill DuckDB's row groups reach the file at once instead of through its log."""
-    moment = _utc(arrived or datetime.now(UTC))
-    results, deltas = [], []
+) -> BatchResult:
+    """Stores batches as one, in one transaction: all of them, or as many as a transaction takes.
+
+    For a large load that is far cheaper: rows enough to fill DuckDB's row groups reach the
+    file at once instead of through its log.
+    """
+    first = next(batches, None)
+    if first is None:
+        return BatchResult()
+    feed = Feed(chain([first], batches), stream.log_format.reshape, store.aside)
     with store.write() as cursor:
-        for lines in batches:
-            result, delta = _Append(store, cursor, stream, moment).run(lines)
-            results.append(result)
-            deltas.append(delta)
-    for delta in deltas:
-        store.counters.apply(delta)
-    store.added(sum(result.accepted for result in results))
-    return results
+        result, delta = _Append(store, cursor, stream, _utc(arrived or datetime.now(UTC))).run(feed)
+    store.counters.apply(delta)
+    store.added(result.accepted)
+    return result
 
 
 def _utc(moment: datetime) -> datetime:
@@ -113,12 +112,9 @@ class _Append:
         merges = stream.log_format.merges_lines
         self.fresh = identity.Fresh(store.last_batch, stream.source, merges, store.parsed)
 
-    def run(self, lines: LineBatch) -> tuple[BatchResult, CounterDelta]:
-        fresh, log_format = self.fresh, self.stream.log_format
-        if log_format.reshape:
-            lines = reshaped(lines, log_format.reshape)
-        self.cursor.register("lines", lines.table)
-        refused = self._map(lines)
+    def run(self, feed: Feed) -> tuple[BatchResult, CounterDelta]:
+        fresh = self.fresh
+        refused = self._map(feed)
         facts, caching_off, tally = self._look()
         if caching_off:
             eligibility.mark_fresh(self.cursor, fresh.batch)
@@ -129,33 +125,36 @@ class _Append:
         if caching_off or settled != Settled():
             _, _, tally = self._look()
         result = self._result(settled, tally, delta)
-        if lines.bad or settled.conflicting or refused:
-            self._reject(lines.bad, refused > 0, result, delta)
-        self.cursor.unregister("lines")
-        self._remember(lines, result, delta)
+        result.flags.update(feed.left_out)
+        if feed.bad or settled.conflicting or refused:
+            self.cursor.register("places", feed.places())
+            self._reject(feed.bad, refused > 0, result, delta)
+            self.cursor.unregister("places")
+        self._remember(feed, result, delta)
         return result, delta
 
-    def _map(self, lines: LineBatch) -> int:
+    def _map(self, feed: Feed) -> int:
         """Reads the lines into `requests`; rows the quick reading doubts are read with care.
 
         Returns the number of rows refused; temp table `careful` has them.
         """
-        log_format = self.stream.log_format
+        log_format, aside = self.stream.log_format, self.store.aside
+        aside.take()  # what a batch that failed may have left
         quick = compile_quick(log_format, frozenset(self.stream.defaults))
-        inserted = self._read(f"INSERT INTO requests BY NAME {quick}")
-        if inserted == lines.table.num_rows:
+        self.cursor.register("lines", feed.reader())
+        try:
+            self._read(f"INSERT INTO requests BY NAME {quick}")
+        finally:
+            self.cursor.unregister("lines")
+            feed.check()
+        doubted = aside.take()
+        if not doubted.num_rows:
             return 0
-        # In Arrow, not in a temporary table: lines hold prompts and must never reach the disk.
-        known = self.cursor.execute(
-            f"SELECT position FROM {identity.FRESH}", {"batch": self.fresh.batch}
-        ).fetchnumpy()
-        doubted = pc.invert(pc.is_in(lines.table["position"], pa.array(known["position"])))
-        self.cursor.register("doubted_lines", for_threads(lines.table.filter(doubted)))
+        self.cursor.register("doubted_lines", for_threads(doubted))
         careful = compile_careful(log_format).replace("FROM lines", "FROM doubted_lines")
         self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
         self.cursor.unregister("doubted_lines")
-        good = self._read(_INSERT_CAREFUL)
-        refused: int = lines.table.num_rows - inserted - good
+        refused: int = doubted.num_rows - self._read(_INSERT_CAREFUL)
         return refused
 
     def _read(self, statement: str) -> int:
@@ -191,16 +190,20 @@ class _Append:
         return Facts(*row[:5]), row[5], row[6:]
 
     def _result(self, settled: Settled, tally: tuple[Any, ...], delta: CounterDelta) -> BatchResult:
-        kept, flags, self.span, self.late_requests, delta.late_tokens, *tokens = tally
+        kept, flagged, self.span, self.late_requests, delta.late_tokens, *tokens = tally
         return BatchResult(
             kept - settled.corrected,
             settled.duplicate,
             settled.corrected,
             settled.conflicting,
             {},
-            dict(Counter(flags or ())),
+            self._flags() if flagged else {},
             *tokens,
         )
+
+    def _flags(self) -> dict[str, int]:
+        """How many fresh rows carry each flag."""
+        return dict(self.cursor.execute(_COUNT_FLAGS, {"batch": self.fresh.batch}).fetchall())
 
     def _correct(self, delta: CounterDelta) -> None:
         """Folds everything, then takes the sums of corrected rows back."""
@@ -224,7 +227,7 @@ class _Append:
         )
         delta.rejected = {(source, reason): count for reason, count in stored.items()}
 
-    def _remember(self, lines: LineBatch, result: BatchResult, delta: CounterDelta) -> None:
+    def _remember(self, feed: Feed, result: BatchResult, delta: CounterDelta) -> None:
         """The tally of the batch and how far its file has been read."""
         source, name = self.stream.source, self.stream.log_format.name
         self.cursor.execute(
@@ -253,8 +256,8 @@ class _Append:
                 {
                     "source": source,
                     "fingerprint": self.stream.fingerprint,
-                    "end": lines.end,
-                    "lines": lines.lines,
+                    "end": feed.end,
+                    "lines": feed.lines,
                     "arrived": self.arrived,
                 },
             )
@@ -262,7 +265,7 @@ class _Append:
 
 _LATE = f"NOT ({live.LIVE})"
 _TALLY = f"""
-    count(*), flatten(list(flags) FILTER (flags IS NOT NULL)),
+    count(*), count(flags) > 0,
     {{'first': min(ts), 'last': max(ts)}},
     count(*) FILTER ({_LATE}),
     coalesce(sum(prompt_tokens) FILTER ({_LATE}), 0)::BIGINT,
@@ -273,6 +276,8 @@ _TALLY = f"""
 
 
 _LOOK = f"SELECT {identity.FACTS}, {eligibility.ANY_OFF}, {_TALLY} FROM {identity.FRESH} b"
+_COUNT_FLAGS = f"""SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM {identity.FRESH})
+    GROUP BY flag"""
 _INSERT_CAREFUL = """INSERT INTO requests BY NAME
     SELECT $batch::BIGINT AS batch, * EXCLUDE (line_number, reason, excerpt)
     FROM careful WHERE reason IS NULL"""

@@ -32,7 +32,7 @@ def keep(
     arrived: datetime,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Stores the rejects of a batch: bad lines, `unreadable` rows of temp table `careful`, and
-    `conflicting` ones of `settled`.
+    `conflicting` ones of `settled`, whose line numbers are in `places`.
 
     Returns rows by reason, all of them and those new to the store: reading a file again adds
     no second reject. Conflicts are kept as rejects too, but their count is not in the first.
@@ -55,7 +55,7 @@ def keep(
         cursor.execute(
             f"""INSERT INTO refused BY NAME
             SELECT position, line_number, 'conflicting' AS reason, '{_CONFLICT}' AS detail
-            FROM settled JOIN lines USING (position) WHERE verdict = 'conflicting'"""
+            FROM settled JOIN places USING (position) WHERE verdict = 'conflicting'"""
         )
     stored = cursor.execute(
         """INSERT INTO rejects BY NAME

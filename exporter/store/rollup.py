@@ -70,27 +70,31 @@ def add(
 
 
 def _delta(rollup: Rollup, relation: str, where: str, sign: int) -> str:
-    """Groups by outcome and TTFT bucket first: that is far cheaper than DuckDB's histograms."""
+    """Gathers TTFT buckets in lists and counts each list: far cheaper than DuckDB's histogram(),
+    or than grouping by bucket."""
     keys = ", ".join(
         f"{_TENANT if name == 'tenant' else name} AS {name}" for name in rollup.dimensions
     )
     counts = ", ".join(f"{value} AS {name}" for name, value in _COUNTS.items())
-    sums = ", ".join(f"{sign} * sum({name})" for name in _COUNTS)
-    entry = f"{{'key': bucket, 'value': {sign} * ttft_requests}}"
-    histograms = ", ".join(
-        f"map_from_entries(list({entry}) FILTER (outcome = '{outcome}' AND bucket IS NOT NULL))"
+    buckets = ", ".join(
+        f"list({TTFT_BUCKET}) FILTER (outcome = '{outcome}' AND ttft_seconds IS NOT NULL)"
+        f" AS ttft_{outcome}"
         for outcome in OUTCOMES
+    )
+    sums = ", ".join(f"{sign} * {name}" for name in _COUNTS)
+    signed = f"lambda entry: {{'key': entry.key, 'value': {sign} * entry.value::BIGINT}}"
+    counted = (f"map_entries(list_aggregate({name}, 'histogram'))" for name in _HISTOGRAMS)
+    histograms = ", ".join(
+        f"map_from_entries(list_transform({entries}, {signed}))" for entries in counted
     )
     return f"""
     INSERT INTO {rollup.table} BY POSITION
     SELECT {", ".join(rollup.key)}, {sums}, {histograms}
     FROM (
-        SELECT date_trunc('{rollup.unit}', ts) AS {rollup.unit}, {keys}, outcome,
-            {TTFT_BUCKET} AS bucket, count(*) AS ttft_requests, {counts}
+        SELECT date_trunc('{rollup.unit}', ts) AS {rollup.unit}, {keys}, {counts}, {buckets}
         FROM {relation}
         WHERE ({where}) AND replica_role IS DISTINCT FROM 'decode'
-        GROUP BY ALL)
-    GROUP BY ALL"""
+        GROUP BY ALL)"""
 
 
 def compact(cursor: duckdb.DuckDBPyConnection) -> None:

@@ -16,6 +16,7 @@ import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.errors import PrefixscopeError, StoreLocked
+from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
 
@@ -68,6 +69,8 @@ class Store:
         self.key = _key(directory)
         self._connection = connection
         self._writer = connection.cursor()
+        self.aside = Aside()
+        self.aside.listen(self._writer)
         self._writing = threading.Lock()
         self._folding = threading.Lock()
         self._statements: dict[str, list[duckdb.Statement]] = {}

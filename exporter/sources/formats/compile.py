@@ -251,7 +251,7 @@ def first_value(entry: Field, *, as_text: bool = False) -> str:
     options = [_case(case, entry.kind) for case in entry.cases]
     for path in entry.paths:
         first, *rest = re.split(r" ([+-]) ", path)
-        number = "TRY_CAST({} AS DOUBLE)" if rest and as_text else "{}"
+        number = "TRY_CAST({} AS DOUBLE)" if rest else "{}"
         value = number.format(_body(first))
         for sign, term in zip(rest[::2], rest[1::2], strict=True):
             value += f" {sign} {number.format(_body(term))}"

@@ -93,7 +93,9 @@ class LogFormat:
     one line into rows the table can address; it raises ValueError for a line it cannot read,
     which is then rejected as it stands. `documents` does so for a whole input that is no
     sequence of lines (raising PrefixscopeError), which can therefore not be followed while it
-    grows. `sniff` recognises such input by its first bytes and says by what.
+    grows. `sniff` recognises such input by its first bytes and says by what. `line_limit_bytes`
+    is set where one line holds so many rows that it is longer than lines usually may be.
+    `names` is no part of a table: it is what the rules of the user add for one source.
     """
 
     name: str
@@ -107,9 +109,10 @@ class LogFormat:
     merges_lines: bool = False
     relative_time: Literal["seconds", "milliseconds"] | None = None
     reshape: Callable[[str], Iterable[Row]] | None = None
-    documents: Callable[[BinaryIO], Iterable[Row]] | None = None
+    documents: Callable[[BinaryIO], Iterable[Row | str]] | None = None
     sniff: Callable[[str], str | None] | None = None
     names: tuple[Naming, ...] = ()
+    line_limit_bytes: int = 0
 
 
 def text(name: str, *paths: str, cases: tuple[Case, ...] = ()) -> Field:

@@ -7,6 +7,8 @@ Whatever it does not call doubtful it must read exactly as the careful reading w
 import re
 from functools import cache
 
+from exporter.sources.formats.aside import SET_ASIDE
+from exporter.sources.formats.basis import NOBODY_KNOWS
 from exporter.sources.formats.compile import (
     COMPUTED,
     EARLIEST,
@@ -44,7 +46,7 @@ _NEEDED = (
     "ts", "request_id", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
     "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
     "attempt", "prompt_logprobs", "ineligible_reason", "cache_salt", "adapter",
-    "model_fingerprint", "ended", "skip", "note",
+    "model_fingerprint", "ended", "skip", "note", "provider", "model", "convention",
 )  # fmt: skip
 
 
@@ -52,9 +54,9 @@ _NEEDED = (
 def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozenset()) -> str:
     """One SELECT over `lines(position, line_number, line)`; see `compile_careful`.
 
-    Rows that need judgement are left out. `given_defaults` are the fields the source states a
-    default for. Result: the columns of `requests` the format can fill; parameter
-    `batch` is the number of the batch.
+    Rows that need judgement are left out and handed to `set_aside`. `given_defaults` are the
+    fields the source states a default for. Result: the columns of `requests` the format can
+    fill; parameter `batch` is the number of the batch.
     """
     fields = fields_of(log_format)
     source = f"({parsed(log_format)})".replace("<input>", "lines")
@@ -66,7 +68,8 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
         if name in carried
     )
     return f"""SELECT $batch::BIGINT AS batch, position, '{log_format.name}' AS source_format,
-        {columns} FROM ({found}) WHERE NOT ({_doubtful(log_format, fields)})"""
+        {columns} FROM ({found})
+        WHERE CASE WHEN {_doubtful(log_format, fields)} THEN {SET_ASIDE} ELSE true END"""
 
 
 def _names(log_format: LogFormat) -> list[str]:
@@ -112,7 +115,8 @@ def _column(name: str, log_format: LogFormat) -> str:
             THEN ['ttft_not_streamed'] END""",
         "prompt_basis": {
             "inclusive": "'inclusive'",
-            "assumed": "if(total_tokens - output_tokens IS NULL, 'assumed', 'inclusive')",
+            "assumed": """if(coalesce((total_tokens - output_tokens)::VARCHAR, convention) IS NULL,
+                'assumed', 'inclusive')""",
             "exclusive": "'exclusive'",
         }[log_format.basis],
     }.get(name, name)
@@ -123,21 +127,24 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     counts = [entry for entry in fields.values() if entry.kind == "tokens"]
     spans = [entry for entry in fields.values() if entry.kind in ("seconds", "milliseconds")]
     texts = [entry.name for entry in fields.values() if entry.kind == "text"]
-    if log_format.relative_time is not None:
+    # Relative times are laid with care, and a row without a prompt count always needs it.
+    if log_format.relative_time is not None or "prompt_tokens" not in fields:
         return "true"
-    labels = f"concat({', '.join(texts)})"
     rules = [
         f"coalesce({TIME} NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
         "skip IS NOT NULL OR note IS NOT NULL",
+        "ineligible_reason = 'response_cache'",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
         *(f"{e.name} <> floor({e.name})" for e in counts if e.name in _RELIED_ON),
         _wrong_types(log_format, counts, spans),
-        f"greatest({', '.join(f'strlen({name})' for name in texts)}) > {TEXT_LIMIT}",
-        f"contains({labels}, '{{') OR contains({labels}, '[')",
     ]
+    if texts:
+        labels = f"concat({', '.join(texts)})"
+        rules.append(f"greatest({', '.join(f'strlen({name})' for name in texts)}) > {TEXT_LIMIT}")
+        rules.append(f"contains({labels}, '{{') OR contains({labels}, '[')")
     if spans:
         rules.append(_outside([entry.name for entry in spans], LONGEST_SECONDS))
     if "ttft_seconds" in fields:
@@ -147,8 +154,10 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         rules.append(f"{TIERS_KNOWN} AND coalesce({TIERS_SUM} <> cached_tokens, true)")
     if log_format.basis == "assumed":
         rules.append("total_tokens - output_tokens <> prompt_tokens")
+        rules.append(f"coalesce(cached_tokens::VARCHAR, convention) IS NULL AND {NOBODY_KNOWS}")
     if log_format.basis == "exclusive":
-        rules.append("cached_tokens IS NULL")
+        # The prompt here is the sum already.
+        rules.append("cached_tokens IS NULL OR total_tokens - output_tokens <> prompt_tokens")
     return f"unparsed OR {' OR '.join(f'coalesce({rule}, false)' for rule in rules)}"
 
 

@@ -7,6 +7,7 @@ always longer than the number of rows in it.
 
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, cast
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from exporter.sources.formats.mapping import Row
-from exporter.sources.lines import LineBatch, for_threads
+from exporter.sources.lines import SCHEMA, LineBatch, for_threads
 
 _BUFFER_BYTES = 1 << 20
 
@@ -30,8 +31,14 @@ def one_object(line: str) -> dict[str, object]:
     return value
 
 
+# A row with this key is no row: it says how many (`rows`) were left out and why. They are
+# counted in the tally of the batch, and only there, since they may outnumber what is kept.
+LEFT_OUT = "left_out"
+
+
 def reshaped(lines: LineBatch, reshape: Callable[[str], Iterable[Row]]) -> LineBatch:
     """The rows of each line as lines of their own; a line that cannot be read stays as it is."""
+    left_out: Counter[str] = Counter()
     positions: list[int] = []
     numbers: list[int] = []
     texts: list[str] = []
@@ -39,34 +46,36 @@ def reshaped(lines: LineBatch, reshape: Callable[[str], Iterable[Row]]) -> LineB
         *(lines.table[name].to_pylist() for name in ("position", "line_number", "line")),
         strict=True,
     ):
-        for index, text in enumerate(_texts(line, reshape)):
+        for index, text in enumerate(_texts(line, reshape, left_out)):
             positions.append(position + index)
             numbers.append(number)
             texts.append(text)
-    columns = [
-        pa.array(positions, pa.int64()),
-        pa.array(numbers, pa.int64()),
-        pa.array(texts, pa.string()),
-    ]
-    table = pa.table(columns, names=["position", "line_number", "line"])
-    return LineBatch(for_threads(table), lines.end, lines.lines, lines.bad)
+    table = pa.table([positions, numbers, texts], schema=SCHEMA)
+    return LineBatch(for_threads(table), lines.end, lines.lines, lines.bad, left_out)
 
 
-def _texts(line: str, reshape: Callable[[str], Iterable[Row]]) -> list[str]:
+def _texts(
+    line: str, reshape: Callable[[str], Iterable[Row]], left_out: Counter[str]
+) -> list[str]:
     try:
-        return [json.dumps(row) for row in reshape(line)]
+        rows = list(reshape(line))
     except ValueError:
         return [line]
+    for row in rows:
+        if LEFT_OUT in row:
+            left_out[str(row[LEFT_OUT])] += cast(int, row["rows"])
+    return [json.dumps(row) for row in rows if LEFT_OUT not in row]
 
 
-def as_lines(rows: Iterable[Row]) -> BinaryIO:
-    """A stream of the rows, one JSON object a line."""
+def as_lines(rows: Iterable[Row | str]) -> BinaryIO:
+    """A stream of the rows, one JSON object a line. A text is a line as it is: one that cannot
+    be read, to be rejected in its place, or an empty one, which only keeps its number."""
     return cast(BinaryIO, io.BufferedReader(_Lines(rows), _BUFFER_BYTES))
 
 
 class _Lines(io.RawIOBase):
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self._rows: Iterator[Row] = iter(rows)
+    def __init__(self, rows: Iterable[Row | str]) -> None:
+        self._rows: Iterator[Row | str] = iter(rows)
         self._pending = memoryview(b"")
 
     def readable(self) -> bool:
@@ -77,7 +86,8 @@ class _Lines(io.RawIOBase):
             row = next(self._rows, None)
             if row is None:
                 return 0
-            self._pending = memoryview(json.dumps(row).encode() + b"\n")
+            text = row if isinstance(row, str) else json.dumps(row)
+            self._pending = memoryview(text.encode(errors="surrogateescape") + b"\n")
         target = memoryview(buffer).cast("B")
         taken = min(len(target), len(self._pending))
         target[:taken] = self._pending[:taken]
