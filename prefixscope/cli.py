@@ -7,7 +7,7 @@ from rich.text import Text
 
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
-from prefixscope.commands import load, look, operate, plan, run
+from prefixscope.commands import load, look, names, operate, plan, run
 from prefixscope.commands.options import messages
 
 START, LOOK, WHAT_IF, OPERATE = "Start", "Look", "What if", "Operate"
@@ -25,6 +25,7 @@ app.command(rich_help_panel=START)(load.ingest)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
 app.command(rich_help_panel=WHAT_IF)(plan.geometry)
+app.command(rich_help_panel=OPERATE)(names.names)
 app.command(rich_help_panel=OPERATE)(operate.formats)
 app.command(rich_help_panel=OPERATE)(operate.engines)
 
