@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from exporter import body, metrics_text, now
+from exporter import body, metrics_text, now, otlp
 from exporter.access import Access
 from exporter.collector import Collector
 from exporter.errors import PrefixscopeError
@@ -68,6 +68,7 @@ class TooManyBatches(PrefixscopeError):
 STATUS_CODES: dict[type[Exception], int] = {
     body.BodyTooLarge: 413,
     body.UnknownEncoding: 415,
+    otlp.UnknownContentType: 415,
     QueryTimeout: 503,
     TooManyBatches: 429,
     registry.UnknownQuestion: 404,
@@ -87,6 +88,7 @@ def build_app(services: Services, settings: ServerSettings, token: str | None = 
             Route("/metrics", api.metrics),
             Route("/now", api.now),
             Route("/v1/requests", api.post_requests, methods=["POST"]),
+            Route("/v1/traces", api.post_traces, methods=["POST"]),
             Route("/api/v1/queries", api.queries),
             Route("/api/v1/query/{name}", api.query),
         ],
@@ -105,6 +107,7 @@ class _Api:
         self._batch_slots = anyio.CapacityLimiter(settings.max_waiting_batches)
         self._file_slots = anyio.CapacityLimiter(FILES_AT_ONCE)
         self._waiting_batches = 0
+        self._span_sources = otlp.Sources()
 
     async def landing(self, _request: Request) -> Response:
         """Where is what: for whoever opens the address in a browser."""
@@ -172,7 +175,43 @@ class _Api:
         take = self._take_file if whole_file else self._take_batch
         return _json(summary_json(await take(request)))
 
+    async def post_traces(self, request: Request) -> Response:
+        """Take the spans of model calls, as an OpenTelemetry exporter or collector sends them.
+
+        Errors are answered in the words and the encoding of that protocol.
+        """
+        kind = otlp.PROTOBUF
+        try:
+            kind = otlp.content_type(request.headers.get("content-type", ""))
+            given = request.query_params.get("source")
+            source = source_name(given) if given else None
+
+            def take(packed: bytes) -> bytes:
+                return otlp.accepted(kind, self._take_spans(packed, kind, source))
+
+            answer = await self._take_packed(request, take)
+        except PrefixscopeError as error:
+            code, headers = _status_of(error)
+            return Response(otlp.failed(kind, str(error)), code, headers, media_type=kind)
+        return Response(answer, media_type=kind)
+
+    def _take_spans(self, data: bytes, kind: str, source: str | None) -> Mapping[str, int]:
+        """Hand the rows of each service to the one path in; what was refused, by reason."""
+        return otlp.refused_spans([
+            self._services.intake.ingest(
+                batch.lines, source=batch.source, format="otlp", origin="http", name="the body"
+            )
+            for batch in otlp.batches(otlp.read(data, kind), self._span_sources, source)
+        ])  # fmt: skip
+
     async def _take_batch(self, request: Request) -> IngestSummary:
+        def take(data: bytes) -> IngestSummary:
+            return self._ingest(request, io.BytesIO(body.as_lines(data)), "http")
+
+        return await self._take_packed(request, take)
+
+    async def _take_packed(self, request: Request, take: Callable[[bytes], Result]) -> Result:
+        """Read and unpack a body within the limits and take it in a thread, if there is room."""
         if self._waiting_batches >= self._settings.max_waiting_batches:
             raise TooManyBatches("the writer is busy: send this again in a second")
         self._waiting_batches += 1
@@ -180,12 +219,9 @@ class _Api:
             limit = self._settings.max_body_bytes
             packed = await body.read_limited(request.stream(), limit)
             encoding = request.headers.get("content-encoding", "")
-
-            def ingest() -> IngestSummary:
-                lines = body.as_lines(body.unpack(packed, encoding, limit))
-                return self._ingest(request, io.BytesIO(lines), "http")
-
-            return await run_sync(ingest, limiter=self._batch_slots)
+            return await run_sync(
+                lambda: take(body.unpack(packed, encoding, limit)), limiter=self._batch_slots
+            )
         finally:
             self._waiting_batches -= 1
 
@@ -281,12 +317,17 @@ def _json(value: object, status_code: int = 200) -> Response:
     return Response(text, status_code, media_type="application/json")
 
 
+def _status_of(error: Exception) -> tuple[int, dict[str, str]]:
+    """The status of an error, and for a shipper that should wait how long."""
+    code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 400)
+    return code, {"Retry-After": "1"} if code in (429, 503) else {}
+
+
 async def _person_error(_request: Request, error: Exception) -> Response:
-    """Say what is wrong; a shipper that should wait is told how long."""
-    status = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 400)
-    response = _json({"error": str(error)}, status)
-    if status in (429, 503):
-        response.headers["Retry-After"] = "1"
+    """Say what is wrong."""
+    code, headers = _status_of(error)
+    response = _json({"error": str(error)}, code)
+    response.headers.update(headers)
     return response
 
 

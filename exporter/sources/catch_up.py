@@ -19,7 +19,7 @@ from exporter.sources.followed import FIRST_LINE_BYTES, Followed
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import with_names
 from exporter.sources.intake import choose_format, fingerprint, open_input
-from exporter.sources.lines import LineBatch, LineReader
+from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
 from exporter.sources.names import SourceNames
 from exporter.store import offsets
 from exporter.store.append import Stream, append
@@ -79,7 +79,8 @@ class CatchUp:
         stream.seek(start.position)
         log_format = self._format(file, head)
         self._take(file, log_format, LineReader(
-            stream, position=start.position, lines=start.lines, take_tail=finished
+            stream, position=start.position, lines=start.lines, take_tail=finished,
+            line_limit_bytes=max(LINE_LIMIT_BYTES, log_format.line_limit_bytes),
         ))  # fmt: skip
 
     def skip(self, file: Followed) -> None:
@@ -134,8 +135,11 @@ class CatchUp:
                 if known_only:
                     return
                 stream, start = _unpacked(file), Offset()
-            reader = LineReader(stream, position=start.position, lines=start.lines)
-            self._take(file, self._format(file, head), reader)
+            log_format = self._format(file, head)
+            limit = max(LINE_LIMIT_BYTES, log_format.line_limit_bytes)
+            self._take(file, log_format, LineReader(
+                stream, position=start.position, lines=start.lines, line_limit_bytes=limit
+            ))  # fmt: skip
         except _DAMAGED as error:
             raise PrefixscopeError(
                 f"the compressed data is damaged or not complete yet ({error}); "
