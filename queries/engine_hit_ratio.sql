@@ -3,7 +3,7 @@ name: engine_hit_ratio
 question: What share of the prompt tokens came from cache by the engines' own counters?
 grain: one row, or one per value of `by`; most prompt tokens first
 params:
-  by: {type: VARCHAR, default: null, one_of: [model, replica, role, engine], meaning: "One row per value; one row for all if not set."}
+  by: {type: VARCHAR, default: null, one_of: [model, replica, role, engine, tenant, route], meaning: "One row per value; one row for all if not set."}
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
   model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
@@ -41,6 +41,8 @@ WITH selected AS (
             WHEN getvariable('by') = 'replica' THEN replica
             WHEN getvariable('by') = 'role' THEN role
             WHEN getvariable('by') = 'engine' THEN engine
+            WHEN getvariable('by') = 'tenant' THEN coalesce(tenant, '')
+            WHEN getvariable('by') = 'route' THEN coalesce(route, '')
             ELSE error('unknown dimension ' || getvariable('by'))
         END AS value
     FROM engine_cells(

@@ -3,7 +3,7 @@ name: engine_hit_ratio_over_time
 question: How did the engines' own token hit ratio move?
 grain: one row per step, or one per step and value of `by`; only steps with samples
 params:
-  by: {type: VARCHAR, default: null, one_of: [model, replica, role, engine], meaning: "One row per step and value; one row per step if not set."}
+  by: {type: VARCHAR, default: null, one_of: [model, replica, role, engine, tenant, route], meaning: "One row per step and value; one row per step if not set."}
   step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a step; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
@@ -39,6 +39,8 @@ WITH sums AS (
             WHEN getvariable('by') = 'replica' THEN replica
             WHEN getvariable('by') = 'role' THEN role
             WHEN getvariable('by') = 'engine' THEN engine
+            WHEN getvariable('by') = 'tenant' THEN coalesce(tenant, '')
+            WHEN getvariable('by') = 'route' THEN coalesce(route, '')
             ELSE error('unknown dimension ' || getvariable('by'))
         END AS value,
         sum(prompt_tokens)::BIGINT AS prompt_tokens,

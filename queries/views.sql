@@ -102,6 +102,11 @@ CREATE OR REPLACE MACRO answers(kept_as, dimension, wanted_replica) AS
         WHEN dimension = 'replica' OR wanted_replica IS NOT NULL THEN 'minute' ELSE 'hour'
     END;
 
+-- What an offload map ("load/host" -> amount) holds for one direction, all tiers together.
+CREATE OR REPLACE MACRO offloaded(amounts, direction) AS list_sum(list_transform(
+    list_filter(map_entries(amounts), lambda e: starts_with(e.key, direction || '/')),
+    lambda e: e.value));
+
 -- Samples of engines alone. A KV store, a router or a gateway counts the same prompts once more:
 -- what they counted is only in observed_hit_ratio.
 CREATE OR REPLACE VIEW engine_own AS
@@ -224,7 +229,7 @@ CREATE OR REPLACE MACRO engine_cells(
 ) AS TABLE
 WITH cells AS (
     SELECT
-        step_start, replica, model, role, engine, provenance, caching_off,
+        step_start, replica, model, tenant, route, role, engine, provenance, caching_off,
         known_total(prompt_tokens * share) AS prompt_tokens,
         known_total(reported_prompt_tokens * share) AS reported_prompt_tokens,
         known_total(reported_cached_tokens * share) AS reported_cached_tokens,
@@ -348,3 +353,112 @@ FROM slopes
 QUALIFY row_number() OVER (
     PARTITION BY replica, model ORDER BY ranked_basis, requests DESC, point
 ) = 1;
+
+-- What prefill did, what the cache saved, and in what time: by value of the dimension, model and
+-- replica. Minutes keep the replica, and with it the speed, as long as template and tenant do not
+-- matter. Saved tokens of a replica without a known prefill speed have no time.
+CREATE OR REPLACE MACRO prefill_savings(
+    dimension, since_border, until_border,
+    wanted_model, wanted_replica, wanted_route, wanted_template, wanted_tenant
+) AS TABLE
+WITH sums AS (
+    SELECT
+        CASE
+            WHEN dimension IS NULL THEN NULL
+            WHEN dimension = 'model' THEN model
+            WHEN dimension = 'replica' THEN replica
+            WHEN dimension = 'route' THEN route
+            WHEN dimension = 'template' THEN template
+            WHEN dimension = 'tenant' THEN tenant
+            ELSE error('unknown dimension ' || dimension)
+        END AS value,
+        model, replica,
+        total(reported_prompt_tokens) - total(cached_tokens) AS computed_tokens,
+        total(cached_tokens) AS saved_tokens
+    FROM traffic
+    WHERE
+        in_window(ts, since_border, until_border)
+        AND matches(model, wanted_model)
+        AND matches(replica, wanted_replica)
+        AND matches(route, wanted_route)
+        AND matches(template, wanted_template)
+        AND matches(tenant, wanted_tenant)
+        AND answers(
+            kept_as,
+            CASE
+                WHEN coalesce(dimension IN ('template', 'tenant'), false)
+                    OR wanted_template IS NOT NULL OR wanted_tenant IS NOT NULL
+                    THEN 'tenant'
+                ELSE 'replica'
+            END,
+            wanted_replica
+        )
+    GROUP BY ALL
+)
+
+SELECT
+    value, model, replica, computed_tokens, saved_tokens,
+    saved_tokens / tokens_per_second AS saved_seconds
+FROM sums
+LEFT JOIN prefill_speeds(NULL, NULL, wanted_model, wanted_replica) USING (replica, model);
+
+-- Tokens in USD by their price per million; none of them need no price.
+CREATE OR REPLACE MACRO usd(tokens, price) AS
+    CASE WHEN tokens = 0 THEN 0 ELSE tokens * price / 1e6 END;
+
+-- Requests with what they cost. Each prompt token is priced exactly once: read from cache, written
+-- to it, or neither. `input_usd` is NULL where there is no price: none is known for the model or
+-- for a kind of token the request has, or its cached count is not known. Writes without a lifetime
+-- have the price of 5 minutes. Roll-ups do not keep what was written: their tokens have no price
+-- (kept_as as in traffic). Rows of decode replicas are left out.
+CREATE OR REPLACE VIEW request_costs AS
+WITH counted AS (
+    SELECT
+        ts, provider, model, replica, route, template, tenant, prompt_tokens, output_tokens,
+        -- What the cache could not serve was not served by it.
+        CASE WHEN ineligible_reason IS NULL THEN cached_tokens ELSE coalesce(cached_tokens, 0) END
+            AS read_tokens,
+        coalesce(cache_write_1h, 0) AS written_1h,
+        coalesce(cache_write_other, 0) AS written_other,
+        coalesce(cache_write_5m, 0) + written_1h + written_other AS split_tokens,
+        greatest(coalesce(cache_write_tokens, 0), split_tokens) AS written_tokens,
+        prompt_tokens - read_tokens - written_tokens AS rest_tokens,
+        CASE WHEN rest_tokens >= 0 THEN rest_tokens END AS uncached_tokens,
+        cache_write_tokens IS NULL AND split_tokens = 0 AS writes_unknown
+    FROM requests
+    WHERE ts >= (SELECT hour FROM hot_from) AND replica_role IS DISTINCT FROM 'decode'
+),
+
+priced AS (
+    SELECT
+        counted.*, p.* EXCLUDE (provider, model),
+        usd(written_tokens - written_1h - written_other, write_5m)
+            + usd(written_1h, write_1h) + usd(written_other, write_other) AS written_usd,
+        usd(uncached_tokens, input) + usd(read_tokens, cached_read) + written_usd AS input_usd
+    FROM counted
+    LEFT JOIN model_prices AS p
+        ON p.model = counted.model AND p.provider IS NOT DISTINCT FROM counted.provider
+)
+
+SELECT
+    ts, 'row' AS kept_as,
+    coalesce(provider, '') AS provider,
+    coalesce(model, '') AS model, coalesce(replica, '') AS replica, coalesce(route, '') AS route,
+    coalesce(template, '') AS template, coalesce(tenant, '') AS tenant,
+    1::BIGINT AS requests, prompt_tokens, output_tokens,
+    read_tokens, written_tokens, uncached_tokens,
+    input_usd,
+    usd(prompt_tokens, input) AS input_without_caching_usd,
+    written_usd - usd(written_tokens, input) AS write_surcharge_usd,
+    usd(output_tokens, output) AS output_usd,
+    CASE WHEN write_1h <> write_5m THEN written_tokens - split_tokens ELSE 0 END
+        AS assumed_5m_tokens,
+    CASE WHEN write_5m > input AND writes_unknown THEN uncached_tokens ELSE 0 END
+        AS assumed_unwritten_tokens,
+    CASE WHEN prompt_tokens > tier_tokens THEN prompt_tokens ELSE 0 END AS above_tier_tokens,
+    source || strftime(as_of, ' (%Y-%m-%d)') AS price_source
+FROM priced
+UNION ALL BY NAME
+SELECT
+    ts, kept_as, model, replica, route, template, tenant, requests, prompt_tokens, output_tokens
+FROM traffic WHERE kept_as <> 'row';
