@@ -149,11 +149,16 @@ def line_of(log_format: LogFormat, chance: Random) -> str:
     line itself say all there is to know about a failure.
     """
     row: dict[str, Any] = {}
+    counts: list[int] = []
     odd = chance.sample(log_format.fields, chance.choice([0, 0, 1, 1, 2]))
     for entry in log_format.fields:
         if chance.random() >= _PRESENCE.get(entry.name, 0.75):
             continue
         value = chance.choice(_ODD) if entry in odd else _fine(entry, chance)
+        if entry.name == "total_tokens" and entry not in odd and chance.random() < 0.7:
+            value = sum(counts)
+        if entry.name in ("prompt_tokens", "output_tokens"):
+            counts.append(value if isinstance(value, int) else 0)
         for case in entry.cases:
             if chance.random() < 0.05:
                 _put(row, case.path, chance.choice([*case.words, "none of them"]))

@@ -87,7 +87,9 @@ def test_quick_reading_is_the_careful_one(log_format: LogFormat, defaults: dict[
             names = sorted(name for name in {*got, *right} if got.get(name) != right.get(name))
             wrong[lines[number]] = [(n, got.get(n), right.get(n)) for n in names]
     assert dict(list(wrong.items())[:3]) == {}, f"{len(wrong)} of {len(quick)} rows"
-    assert len(quick) > 100, "many rows need no judgement"
+    # A start that follows from the end, or from a trace, is worked out with care.
+    timed = any(entry.name == "ts" for entry in log_format.fields) and not log_format.relative_time
+    assert len(quick) > 40 or not timed, "many rows need no judgement"
 
 
 def test_clean_rows_are_read_quickly() -> None:

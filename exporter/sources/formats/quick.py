@@ -182,7 +182,8 @@ def _wrong_types(log_format: LogFormat, counts: list[Field], spans: list[Field])
     searched = "true" if hidden else " OR ".join([
         f"least({', '.join(told)}) <= 1",
         *(f"{entry.name} IS NULL" for entry in relied_on),
-        *(f"{entry.name} IN (0, 1)" for entry in spans),
+        *(f"{entry.name} IN (0, 1, 0.001)" for entry in spans),
+        *(f"{entry.name} IS NOT NULL" for entry in spans if _calculates(entry)),
     ])  # fmt: skip
     pattern = "|".join(
         rf'"({"|".join(_leaves(group))})"\s*:\s*({values})'
@@ -190,6 +191,10 @@ def _wrong_types(log_format: LogFormat, counts: list[Field], spans: list[Field])
         if group
     )
     return f"CASE WHEN {searched} THEN regexp_matches(line, '{pattern}') END"
+
+
+def _calculates(entry: Field) -> bool:
+    return any(len(re.split(r" [+-] ", path)) > 1 for path in entry.paths)
 
 
 def _leaves(fields: list[Field]) -> list[str]:

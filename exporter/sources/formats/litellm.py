@@ -1,0 +1,108 @@
+"""LiteLLM's standard logging payload: one JSON object an attempt.
+
+Who emits it: callbacks, the generic HTTP logger, object-store and JSON loggers of the LiteLLM
+proxy and SDK. `prompt_tokens` includes cached and written tokens for every provider. A call
+that did not stream has its end as first-token time, which is none. `cache_hit` is LiteLLM's own
+response cache: no engine ran. Attempts of one call share its id. Version read: 1.110.2 (source).
+"""
+
+from exporter.sources.formats.mapping import (
+    Field,
+    LogFormat,
+    case,
+    flag,
+    seconds,
+    status,
+    text,
+    time,
+    tokens,
+)
+
+_WRITTEN = "prompt_tokens_details.cache_creation_token_details"
+
+
+def _in_each(objects: tuple[str, ...], *paths: str) -> tuple[str, ...]:
+    """Paths in usage objects, all spellings of the first object before those of the next."""
+    return tuple(
+        " + ".join(f"{usage}.{term}" for term in path.split(" + "))
+        for usage in objects
+        for path in paths
+    )
+
+
+def usage_fields(*objects: str) -> tuple[Field, ...]:
+    """What LiteLLM's usage objects say of the cache, wherever a record keeps them."""
+    half_hour, half_day = (f"{_WRITTEN}.ephemeral_{life}_input_tokens" for life in ("30m", "12h"))
+    return (
+        tokens(
+            "cached_tokens",
+            *_in_each(objects, "prompt_tokens_details.cached_tokens", "cache_read_input_tokens"),
+        ),
+        tokens(
+            "cache_write_tokens",
+            *_in_each(
+                objects,
+                "prompt_tokens_details.cache_write_tokens",
+                "prompt_tokens_details.cache_creation_tokens",
+                "cache_creation_input_tokens",
+            ),
+        ),
+        tokens("cache_write_5m", *_in_each(objects, f"{_WRITTEN}.ephemeral_5m_input_tokens")),
+        tokens("cache_write_1h", *_in_each(objects, f"{_WRITTEN}.ephemeral_1h_input_tokens")),
+        tokens(
+            "cache_write_other",
+            *_in_each(objects, f"{half_hour} + {half_day}", half_hour, half_day),
+        ),
+    )
+
+
+# What both kinds of record call alike.
+SHARED = (
+    time("ts", "startTime"),
+    text("session", "session_id"),
+    text("replica", "model_id", "hidden_params.model_id", "api_base"),
+    text("provider", "custom_llm_provider"),
+    text("model", "model"),
+    text("route", "model_group"),
+    text(
+        "template",
+        "metadata.prompt_management_metadata.prompt_id",
+        "metadata.requester_metadata.template",
+    ),
+    text("template_version", "metadata.requester_metadata.template_version"),
+    tokens("prompt_tokens", "prompt_tokens"),
+    tokens("output_tokens", "completion_tokens"),
+    tokens(
+        "attempt",
+        "metadata.attempted_retries + metadata.attempted_fallbacks + 1",
+        "metadata.attempted_retries + 1",
+    ),
+    text("ineligible_reason", cases=(case("response_cache", "cache_hit", "true", "True"),)),
+)
+
+FORMAT = LogFormat(
+    name="litellm",
+    title="LiteLLM standard logging payload",
+    versions="LiteLLM 1.110",
+    basis="inclusive",
+    signature=(("litellm_call_id", "id"), ("call_type",), ("hidden_params", "model_parameters")),
+    fields=(
+        *SHARED,
+        text("request_id", "litellm_call_id", "id"),
+        text("trace_id", "trace_id"),
+        text(
+            "tenant",
+            "metadata.user_api_key_team_id",
+            "metadata.user_api_key_alias",
+            "metadata.user_api_key_hash",
+            "end_user",
+        ),
+        *usage_fields("metadata.usage_object", "hidden_params.usage_object"),
+        seconds("ttft_seconds", "completionStartTime - startTime"),
+        seconds("e2e_seconds", "endTime - startTime"),
+        flag("stream", "stream"),
+        status("status", cases=(case("cancelled", "error_information.error_code", "499"),)),
+    ),
+    constants=(("ttft_point", "gateway"),),
+    merges_lines=True,
+)
