@@ -1,5 +1,6 @@
 """Questions from the command line: to the exporter that runs, else to the store itself."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ import pyarrow as pa
 import requests
 
 from exporter.errors import PrefixscopeError, StoreLocked
+from exporter.prices import ASKED_BY, ModelPrices
 from exporter.store.store import FILE_NAME, Store
 from prefixscope.owner import read_owner
-from prefixscope.settings import DEFAULT_STORE
+from prefixscope.settings import DEFAULT_STORE, Settings, load_settings
 from queries import registry
 
 DEFAULT_URL = "http://127.0.0.1:9465"
@@ -134,11 +136,22 @@ class OpenStore:
         return f"the store in {self.store.directory}"
 
     def ask(self, name: str, params: Mapping[str, object]) -> pa.Table:
-        """Answer on a cursor of its own."""
+        """Answer on a cursor of its own.
+
+        Prices are looked up first where the question reads them: an exporter would keep them.
+        """
+        if name in ASKED_BY:
+            ModelPrices(self.store, _own_settings().prices).renew()
         try:
             return registry.run(self.store.cursor(), name, params)
         except (registry.UnknownQuestion, registry.BadParameter) as error:
             raise WrongQuestion(str(error)) from error
+
+
+def _own_settings() -> Settings:
+    """What an exporter of this environment would be told."""
+    config = os.environ.get("PREFIXSCOPE_CONFIG")
+    return load_settings(Path(config) if config else None)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,19 @@ TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
         "cached_tokens",
         "computed_tokens",
     ),
+    "costs": (
+        "input_usd",
+        "input_without_caching_usd",
+        "write_surcharge_usd",
+        "net_saved_usd",
+        "output_usd",
+        "priced_ratio",
+        "unpriced_prompt_tokens",
+        "freed_gpu_hours",
+        "freed_gpu_usd",
+        "assumptions",
+        "price_sources",
+    ),
 }
 
 
@@ -193,7 +206,9 @@ def _cell(column: str, value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.2%}" if "ratio" in column else f"{value:,.3f}"
+        # A single request costs less than a cent.
+        digits = 4 if "usd" in column else 3
+        return f"{value:.2%}" if "ratio" in column else f"{value:,.{digits}f}"
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     return str(value)

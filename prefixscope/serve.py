@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from exporter.collector import Collector, Inputs
 from exporter.engine_totals import EngineTotals
 from exporter.errors import PrefixscopeError
+from exporter.prices import ModelPrices
 from exporter.server import Services, build_app
 from exporter.server_settings import split_address
 from exporter.sources.intake import Intake
@@ -84,7 +85,8 @@ def running(settings: Settings) -> Iterator[Running]:
         scraper = Scraper(store, settings.scrape, totals.add, totals.keep_only)
         names = settings.names
         tailers = [Tailer(store, log, names=names.get(log.source)) for log in settings.logs]
-        workers: list[Worker] = [Housekeeping(store), scraper, *tailers]
+        prices = ModelPrices(store, settings.prices)
+        workers: list[Worker] = [Housekeeping(store, prices), scraper, *tailers]
         for worker in workers:
             worker.start()
             stack.callback(worker.stop)

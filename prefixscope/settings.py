@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from exporter.prices import PriceSettings
 from exporter.server_settings import Address, ServerSettings
 from exporter.sources.names import Names
 from exporter.sources.scrape import ScrapeSettings
@@ -43,6 +44,7 @@ class Settings(BaseModel):
         default_factory=dict, description="rules that name route, template, tenant…, by source"
     )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
+    prices: PriceSettings = Field(default_factory=PriceSettings)
     dashboard: DashboardSettings = Field(default_factory=DashboardSettings)
 
     @property

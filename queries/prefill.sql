@@ -18,46 +18,12 @@ columns:
   saved_seconds: {type: DOUBLE, unit: seconds, meaning: "Estimate: saved tokens / prefill speed of their replica over all rows kept; NULL without any speed."}
   unpriced_saved_tokens: {type: BIGINT, unit: tokens, meaning: "Saved tokens whose replica has no known prefill speed; not in saved_seconds."}
 */
--- Minutes keep the replica, and with it the speed, as long as template and tenant do not matter.
-WITH selected AS (
-    SELECT
-        *,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'replica' THEN replica
-            WHEN getvariable('by') = 'route' THEN route
-            WHEN getvariable('by') = 'template' THEN template
-            WHEN getvariable('by') = 'tenant' THEN tenant
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value
-    FROM traffic
-    WHERE
-        in_window(ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
-        AND answers(
-            kept_as,
-            CASE
-                WHEN coalesce(getvariable('by') IN ('template', 'tenant'), false)
-                    OR getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL
-                    THEN 'tenant'
-                ELSE 'replica'
-            END,
-            getvariable('replica')
-        )
-),
-
-sums AS (
-    SELECT
-        value, model, replica,
-        total(reported_prompt_tokens) - total(cached_tokens) AS computed_tokens,
-        total(cached_tokens) AS saved_tokens
-    FROM selected
-    GROUP BY ALL
+WITH savings AS (
+    FROM prefill_savings(
+        getvariable('by'), getvariable('since'), getvariable('until'),
+        getvariable('model'), getvariable('replica'), getvariable('route'),
+        getvariable('template'), getvariable('tenant')
+    )
     UNION ALL BY NAME
     SELECT NULL AS value WHERE getvariable('by') IS NULL  -- one row even without traffic
 )
@@ -66,10 +32,8 @@ SELECT
     CASE WHEN getvariable('by') IS NOT NULL THEN coalesce(value, '') END AS value,
     total(computed_tokens) AS computed_tokens,
     total(saved_tokens) AS saved_tokens,
-    sum(saved_tokens / tokens_per_second) AS saved_seconds,
-    total(CASE WHEN tokens_per_second IS NULL THEN saved_tokens END) AS unpriced_saved_tokens
-FROM sums
-LEFT JOIN prefill_speeds(NULL, NULL, getvariable('model'), getvariable('replica'))
-    USING (replica, model)
+    sum(saved_seconds) AS saved_seconds,
+    total(CASE WHEN saved_seconds IS NULL THEN saved_tokens END) AS unpriced_saved_tokens
+FROM savings
 GROUP BY ALL
 ORDER BY saved_tokens DESC, value;

@@ -155,3 +155,16 @@ CREATE TABLE IF NOT EXISTS live_ttft (
 CREATE TABLE IF NOT EXISTS label_values (
     label VARCHAR, value VARCHAR, since TIMESTAMP, PRIMARY KEY (label, value)
 );
+
+-- What models cost, in USD per million tokens, as far as it is known: a model without a price has
+-- no row. `provider` is NULL where rows name none. NULL in a price = not known. Prompts of more
+-- than `tier_tokens` have other prices, which are not kept. `served_here`: an engine of the user's
+-- own serves the model. Written by exporter.prices, which looks all of them up now and then.
+CREATE TABLE IF NOT EXISTS model_prices (
+    provider VARCHAR, model VARCHAR NOT NULL,
+    input DOUBLE NOT NULL, output DOUBLE, cached_read DOUBLE,
+    write_5m DOUBLE, write_1h DOUBLE, write_other DOUBLE,
+    tier_tokens BIGINT,
+    source VARCHAR NOT NULL, as_of TIMESTAMP NOT NULL, matched_name VARCHAR NOT NULL,
+    note VARCHAR, served_here BOOLEAN NOT NULL
+);

@@ -1,0 +1,128 @@
+"""Keeps the prices of the models a store has met in its table `model_prices`.
+
+The questions about cost read only that table, so that they run on a store alone. A model that
+no table knows has no row there: its price is unknown, and never 0.
+"""
+
+from collections.abc import Iterable
+from dataclasses import astuple
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+from pydantic import BaseModel, ConfigDict, Field
+
+from exporter.price_tables import Price, PriceFile, PriceLibrary
+from exporter.store.store import Store
+
+# The questions whose figures depend on the table.
+ASKED_BY = ("costs", "prices")
+
+Pair = tuple[str | None, str]  # provider (None = not given) and model
+
+
+class PriceSettings(BaseModel):
+    """What tokens and GPUs cost. Without any of it, hosted models have the library's prices."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: Path | None = Field(
+        None, description="JSON of prices as LiteLLM writes it; wins over the built-in ones"
+    )
+    gpu_hour_price: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="USD an hour of one GPU of yours costs"
+    )
+    gpus_per_replica: int = Field(1, ge=1, description="GPUs that a replica of yours runs on")
+
+
+class ModelPrices:
+    """Looks up prices for the models in a store and keeps them there."""
+
+    def __init__(self, store: Store, settings: PriceSettings) -> None:
+        """Reads the user's file; PrefixscopeError where it cannot be used."""
+        self._store = store
+        self._settings = settings
+        self._file = None if settings.file is None else PriceFile(settings.file)
+        self._library: PriceLibrary | None = None
+        # What rows up to this batch name has been looked up, found or not; None: nothing yet.
+        self._seen_batch: int | None = None
+        self._looked_up: set[Pair] = set()
+
+    def update(self) -> None:
+        """Look up the models that rows brought since the last time; all of them the first time.
+
+        Cheap where there are none, so it may run every few seconds.
+        """
+        if self._seen_batch is None:
+            self.renew()
+            return
+        met = _pairs(self._store.cursor(), self._seen_batch)
+        new = set(met) - self._looked_up
+        if new:
+            found = self._look_up(new)
+            with self._store.write() as cursor:
+                _insert(cursor, found)
+        self._looked_up |= new
+        self._seen_batch = max(met.values(), default=self._seen_batch)
+
+    def renew(self) -> None:
+        """Look up every model again, so that newer tables and other settings count."""
+        met = _pairs(self._store.cursor(), 0)
+        found = self._look_up(met)
+        with self._store.write() as cursor:
+            cursor.execute("DELETE FROM model_prices")
+            _insert(cursor, found)
+            _set_meta(cursor, "gpu_hour_price", self._settings.gpu_hour_price)
+            _set_meta(cursor, "gpus_per_replica", self._settings.gpus_per_replica)
+        self._looked_up = set(met)
+        self._seen_batch = max(met.values(), default=0)
+
+    def _look_up(self, pairs: Iterable[Pair]) -> list[tuple[object, ...]]:
+        """Rows of the table for the pairs that have a price."""
+        now = datetime.now(UTC)
+        own = {model for (model,) in self._store.cursor().execute(_SERVED_HERE).fetchall()}
+        rows: list[tuple[object, ...]] = []
+        for provider, model in sorted(pairs, key=lambda pair: (pair[0] or "", pair[1])):
+            price = self._price(provider, model, model in own, now)
+            if price is not None:
+                rows.append((provider, model, *astuple(price), model in own))
+        return rows
+
+    def _price(
+        self, provider: str | None, model: str, served_here: bool, now: datetime
+    ) -> Price | None:
+        """From the file, else from the library: there by provider, or by name alone where rows
+        name none. A model of the user's own engines is nobody else's because of its name."""
+        if self._file is not None and (price := self._file.find(provider, model)):
+            return price
+        if provider is None and served_here:
+            return None
+        if self._library is None:
+            self._library = PriceLibrary()
+        return self._library.find(provider, model, now)
+
+
+_SERVED_HERE = "SELECT DISTINCT model FROM engine_samples WHERE model IS NOT NULL"
+_INSERT = "INSERT INTO model_prices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def _pairs(cursor: duckdb.DuckDBPyConnection, after_batch: int) -> dict[Pair, int]:
+    """Providers and models that rows of later batches name, each with its last batch."""
+    rows = cursor.execute(
+        "SELECT provider, model, max(batch) FROM requests"
+        " WHERE batch > $after AND model IS NOT NULL GROUP BY ALL",
+        {"after": after_batch},
+    ).fetchall()
+    return {(provider, model): batch for provider, model, batch in rows}
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, rows: list[tuple[object, ...]]) -> None:
+    if rows:
+        cursor.executemany(_INSERT, rows)
+
+
+def _set_meta(cursor: duckdb.DuckDBPyConnection, key: str, value: float | None) -> None:
+    """What a question reads where it is not told otherwise; nothing for None."""
+    cursor.execute("DELETE FROM meta WHERE key = $key", {"key": key})
+    if value is not None:
+        cursor.execute("INSERT INTO meta VALUES ($key, $value)", {"key": key, "value": str(value)})
