@@ -23,7 +23,13 @@ from typing import TypeVar
 
 from exporter.records import EngineSample, ReplicaRole
 from exporter.sources.engines import tables_fingerprint
-from exporter.sources.engines.mapping import COUNTED_AS_THEY_ARE, Fields, Row, tokens_of
+from exporter.sources.engines.mapping import (
+    ASIDE,
+    COUNTED_AS_THEY_ARE,
+    Fields,
+    Row,
+    tokens_of,
+)
 from exporter.sources.engines.own_series import Group
 from exporter.sources.engines.page import EnginePage, GroupPage, HistogramReading, Reading
 
@@ -251,12 +257,13 @@ class _Step:
             _put(fields, measure, fact)
         if table.engine.settle is not None:
             table.engine.settle(fields, self.page.names)
+        fields.pop(ASIDE, None)
         replica = group.replica or who.replica
         started = state.seen_unix
         if started is None and counted:
             started = state.known_unix
         whole = group.tenant is None and group.route is None
-        counts = "lookup_count" in fields or "hit_count" in fields
+        counts = any(f"{name}_count" in fields for name in ("lookup", "hit", "skipped"))
         return EngineSample(
             target=who.target,
             replica=replica if group.rank is None else f"{replica}/{group.rank}",

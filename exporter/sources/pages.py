@@ -216,8 +216,9 @@ class PageIntake:
         content_type = page.content_type or _content_type(body)
         engine_page = read_page(body, content_type, self._labels, self._state.ranked)
         unix = engine_page.time_of(page.scraped_unix)
+        seen = self._state.seen_unix
         samples = advance(self._state, engine_page, unix, self._who)
-        if not samples:
+        if self._state.seen_unix == seen:
             self._summary.skipped += 1
             return []
         moment = datetime.fromtimestamp(unix, UTC)

@@ -190,12 +190,16 @@ def test_ingesting_a_capture_twice_counts_once(tmp_path: Path) -> None:
     store.close()
 
 
-def test_router_pages_are_counted_and_named_not_taken(tmp_path: Path) -> None:
+def test_router_pages_are_taken_and_enter_no_engine_figure(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     summary = ingest_pages(store, [capture(f"{ROUTER}/round-robin")])
-    assert (summary.pages, summary.foreign, summary.unreadable) == (4, 2, 0)
-    assert summary.replicas == {"replica-0", "replica-1"}
-    assert any("router" in message for message in summary.messages)
-    targets = store.cursor().execute("SELECT target FROM targets ORDER BY ALL").fetchall()
-    assert targets == [("replica-0",), ("replica-1",)]
+    assert (summary.pages, summary.foreign, summary.unreadable) == (6, 0, 0)
+    assert any("scrape the engines" in message for message in summary.messages)
+    samples = store.cursor().execute(
+        "SELECT observer, list(DISTINCT target ORDER BY target) FROM engine_samples GROUP BY ALL"
+    )
+    assert dict(samples.fetchall()) == {
+        "engine": ["replica-0", "replica-1"],
+        "router": ["router"],
+    }
     store.close()

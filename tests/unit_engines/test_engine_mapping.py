@@ -4,7 +4,7 @@ import pytest
 
 from exporter.records import EngineSample
 from exporter.sources.engines import ENGINES, load_engine
-from exporter.sources.engines.mapping import tokens_of
+from exporter.sources.engines.mapping import ASIDE, tokens_of
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage, UnknownPage, read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
@@ -398,7 +398,7 @@ def test_t21_units_are_converted_or_left_out_never_mixed() -> None:
 @pytest.mark.parametrize("name", ENGINES)
 def test_tables_fill_fields_of_the_record_in_its_unit(name: str) -> None:
     for row in load_engine(name).rows:
-        assert row.field in EngineSample.model_fields
+        assert row.field in EngineSample.model_fields or row.field == ASIDE
         if row.measure.endswith("_tokens") or row.measure.startswith("cached_"):
             assert row.unit in ("tokens", "blocks")
         assert row.unit == "seconds" or not row.measure.endswith("_seconds")
@@ -422,6 +422,6 @@ def test_pages_of_other_programs_are_named_as_such() -> None:
     with pytest.raises(UnknownPage, match="vllm, sglang, llamacpp"):
         page("node_cpu_seconds_total 5")
     with pytest.raises(UnknownPage):
-        page("vllm_router_prefix_routing_decisions_total 5")
+        page("vllm_operator_reconciles_total 5")
     with pytest.raises(UnknownPage):
         page("")

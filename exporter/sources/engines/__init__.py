@@ -11,6 +11,18 @@ ENGINES = {
     "vllm": "exporter.sources.engines.vllm:VLLM",
     "sglang": "exporter.sources.engines.sglang:SGLANG",
     "llamacpp": "exporter.sources.engines.llamacpp:LLAMACPP",
+    "tensorrt_llm": "exporter.sources.engines.tensorrt_llm:TENSORRT_LLM",
+    "tgi": "exporter.sources.engines.tgi:TGI",
+    "lmcache": "exporter.sources.engines.lmcache:LMCACHE",
+    "mooncake": "exporter.sources.engines.mooncake:MOONCAKE",
+    "dynamo_kvbm": "exporter.sources.engines.dynamo:KVBM",
+    "dynamo": "exporter.sources.engines.dynamo:DYNAMO",
+    "gie": "exporter.sources.engines.gie:GIE",
+    "llm_d": "exporter.sources.engines.llm_d:LLM_D",
+    "production_stack": "exporter.sources.engines.production_stack:PRODUCTION_STACK",
+    "sglang_router": "exporter.sources.engines.sglang_router:SGLANG_ROUTER",
+    "vllm_router": "exporter.sources.engines.vllm_router:VLLM_ROUTER",
+    "litellm": "exporter.sources.engines.litellm:LITELLM",
 }
 
 

@@ -36,8 +36,13 @@ RATIO_PARTS = frozenset(
 )  # fmt: skip
 # Fields that keep the page's own unit, named beside them; all others of blocks become tokens.
 COUNTED_AS_THEY_ARE = frozenset(
-    {"lookup_count", "hit_count", "evicted", "demoted", "tier_used", "tier_capacity"}
-)
+    {
+        "lookup_count", "hit_count", "skipped_count", "evicted", "demoted", "tier_used",
+        "tier_capacity",
+    }
+)  # fmt: skip
+# `aside/NAME` is no field: an increase that `settle` alone gets to see.
+ASIDE = "aside"
 _VERSION = re.compile(r"\d+(\.\d+)*")
 
 
@@ -45,7 +50,8 @@ _VERSION = re.compile(r"\d+(\.\d+)*")
 class Row:
     """One line of a mapping table.
 
-    `measure` is a field of EngineSample, or `field/key` for one entry of a map field.
+    `measure` is a field of EngineSample, or `field/key` for one entry of a map field, or
+    `aside/NAME` for an increase that only `settle` compares others with.
     `exposed` are the series names whose sum is the value; all of them must be on the page.
     `where` keeps only series whose label has one of the values; series with the label `lacks`
     are not this row's. `label` names the label that holds the fact (kind "info"). `less` is
@@ -99,8 +105,9 @@ class Engine:
     per label, the value that already is the total of the others. Series belong to this table
     only with all of `only_with`; series with one of `foreign_labels` but no rank label are
     another program's copies. `model_labels`, `tenant_labels` and `route_labels` are tried in
-    order; the values of `secret_labels` are replaced by a keyed hash before anything else
-    sees them. `watched` counters are read only to see that the page is alive, `version_marks`
+    order, passing over `absent_values`, which some programs write for "not given"; the values
+    of `secret_labels` are replaced by a keyed hash before anything else sees them. `watched`
+    counters are read only to see that the page is alive, `version_marks`
     (series -> first and last version with it) only to tell the version. `read` turns a page
     that is no Prometheus text into samples, or answers None where the page is not its own.
     `settle` finishes the fields of one sample where a table cannot say it; it gets the fields
@@ -122,6 +129,7 @@ class Engine:
     tenant_labels: tuple[str, ...] = ()
     route_labels: tuple[str, ...] = ()
     secret_labels: tuple[str, ...] = ()
+    absent_values: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     version_marks: Mapping[str, tuple[str | None, str | None]] = _field(default_factory=dict)
     remedy: str = ""
@@ -173,6 +181,12 @@ def tokens_of(amount: float, unit: Unit, block_size: int | None) -> int | None:
     if unit == "blocks" and block_size:
         return round(amount * block_size)
     return None
+
+
+def counts_aside(fields: Fields) -> dict[str, int]:
+    """What the `aside/NAME` rows rose by, for `settle`; without those that are not known."""
+    aside = fields.get(ASIDE)
+    return aside if isinstance(aside, dict) else {}
 
 
 @dataclass(frozen=True)

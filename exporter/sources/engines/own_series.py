@@ -76,7 +76,7 @@ class OwnSeries:
 
     def _meet(self, sample: PageSample) -> None:
         scope, labels = self.scope(sample), sample.labels
-        model = _first(labels, self.engine.model_labels)
+        model = self._first(labels, self.engine.model_labels)
         if model is not None:
             self._models.setdefault(scope, set()).add(model)
         if self.engine.rank_label in labels:
@@ -120,15 +120,21 @@ class OwnSeries:
         rank = labels.get(self.engine.rank_label or "") if ranked else None
         pair = self._pair(labels)
         tenant, route = pair if pair in self._kept else (OTHER, OTHER)
-        model = _first(labels, self.engine.model_labels) or only
+        model = self._first(labels, self.engine.model_labels) or only
         return Group(self.engine.name, scope or None, rank, model, tenant, route)
 
     def _pair(self, labels: dict[str, str]) -> Pair:
         """An empty label is the same as none: Prometheus does not tell them apart."""
         tenants, routes = self.engine.tenant_labels, self.engine.route_labels
-        tenant = _first(labels, (self.labels.tenant, *tenants) if self.labels.tenant else tenants)
-        route = _first(labels, (self.labels.route, *routes) if self.labels.route else routes)
+        own, labelled = self._first, self.labels
+        tenant = own(labels, (labelled.tenant, *tenants) if labelled.tenant else tenants)
+        route = own(labels, (labelled.route, *routes) if labelled.route else routes)
         return tenant, route
+
+    def _first(self, labels: dict[str, str], names: Iterable[str]) -> str | None:
+        """The first of these labels that says anything."""
+        said = (labels[name] for name in names if labels.get(name))
+        return next((text for text in said if text not in self.engine.absent_values), None)
 
     def _largest_pairs(self) -> set[Pair]:
         if len(self._amounts) <= MAX_PAIRS:
@@ -188,11 +194,6 @@ def _without_secrets(
 def keyed_hash(text: str, key: str) -> str:
     """16 hexadecimal digits that tell texts apart and cannot be turned back without the key."""
     return hashlib.blake2b(text.encode(), key=key.encode()[:64], digest_size=8).hexdigest()
-
-
-def _first(labels: dict[str, str], names: Iterable[str]) -> str | None:
-    """The first of these labels that says anything."""
-    return next((labels[name] for name in names if labels.get(name)), None)
 
 
 def _rank_number(text: str | None) -> int:

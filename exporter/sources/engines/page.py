@@ -84,8 +84,9 @@ class TablePage:
 
     @property
     def count_unit(self) -> str | None:
-        """What `lookup_count` and `hit_count` count."""
-        row = self.rows.get("hit_count") or self.rows.get("lookup_count")
+        """What `lookup_count`, `hit_count` and `skipped_count` count."""
+        counts = (self.rows.get(f"{name}_count") for name in ("hit", "lookup", "skipped"))
+        row = next((row for row in counts if row is not None), None)
         return row.unit if row else None
 
 
@@ -150,7 +151,7 @@ def read_page(
     engines, exposition = told or _read_text(body, content_type)
     own = [OwnSeries(engine, exposition.samples, labels or PageLabels()) for engine in engines]
     if told is None:
-        own = [series for series in own if series.names & series.engine.series_names]
+        own = [series for series in own if series.names]
     if not own:
         raise UnknownPage(
             f"no metric of {', '.join(ENGINES)} is on the page: is it the engine's own page "
