@@ -53,11 +53,11 @@ class Row:
     `measure` is a field of EngineSample, or `field/key` for one entry of a map field, or
     `aside/NAME` for an increase that only `settle` compares others with.
     `exposed` are the series names whose sum is the value; all of them must be on the page.
-    `where` keeps only series whose label has one of the values; series with the label `lacks`
-    are not this row's. `label` names the label that holds the fact (kind "info"). `less` is
-    taken off before units are converted (a block no request can use). `from_zero`: the
-    program shows no series until it is above 0, so that on a page with prompt tokens its
-    absence means 0. `needs` is a label without which the value cannot be trusted.
+    `where` keeps only series whose label has one of the values, `other_than` those whose label
+    has none of them; series with the label `lacks` are not this row's. `label` names the
+    label that holds the fact (kind "info"). `less` is taken off before units are converted (a
+    block no request can use). `from_zero`: the program shows no series until it is above 0,
+    so that on a page with prompt tokens its absence means 0. `needs` is a label without which the value cannot be trusted.
     `every_rank`: each rank counts its own share, so that all are summed. An "increase" is one
     by itself: the page forgets what it has told. `proven`: used only where the page proves a
     version of at least `since`, because the same name meant something else before.
@@ -70,6 +70,7 @@ class Row:
     exposed: tuple[str, ...]
     meaning: str
     where: Mapping[str, frozenset[str]] = _field(default_factory=dict)
+    other_than: Mapping[str, frozenset[str]] = _field(default_factory=dict)
     lacks: str | None = None
     label: str | None = None
     less: int = 0
@@ -87,6 +88,12 @@ class Row:
     def field(self) -> str:
         """The field of EngineSample, without the key of a map's entry."""
         return self.measure.partition("/")[0]
+
+    def picks(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series with these labels is part of the value."""
+        return all(labels[name] in values for name, values in self.where.items()) and not any(
+            labels.get(name) in values for name, values in self.other_than.items()
+        )
 
     def series_names(self) -> tuple[str, ...]:
         """The series it reads; of a histogram two of its three parts."""
@@ -223,7 +230,7 @@ def version_range(engine: Engine, names: frozenset[str]) -> VersionRange:
     """
     spans = [span for name, span in engine.version_marks.items() if name in names]
     for row in engine.rows:
-        plain = not (row.where or row.needs or row.label or row.proven)
+        plain = not (row.where or row.other_than or row.needs or row.label or row.proven)
         if plain and all(name in names for name in row.series_names()):
             spans.append((row.since, row.until))
     oldest = max((s for s, _ in spans if s and _VERSION.fullmatch(s)), key=_order, default=None)

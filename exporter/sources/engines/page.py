@@ -69,7 +69,7 @@ class TablePage:
     """What one table found: the row behind every field, and what holds for all its samples."""
 
     engine: Engine
-    versions: VersionRange = VersionRange()
+    versions: VersionRange
     role: ReplicaRole | None = None
     exported_by: str | None = None
     rows: dict[str, Row] = field(default_factory=dict)
@@ -263,8 +263,8 @@ class _Reader:
                 continue
             if not all(label in labels for label in row.where):
                 continue
-            picked = all(labels[label] in values for label, values in row.where.items())
-            found.append((sample, self.page.group(self._group(sample)), picked))
+            part = self.page.group(self._group(sample))
+            found.append((sample, part, row.picks(labels)))
         return found
 
     def _group(self, sample: PageSample) -> Group:
