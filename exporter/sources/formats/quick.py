@@ -39,6 +39,8 @@ _RELIED_ON = (
     "prompt_tokens", "cached_tokens", "output_tokens",
     "ttft_seconds", "queue_seconds", "prefill_seconds", "e2e_seconds",
 )  # fmt: skip
+# Further counts that would be rounded where they are stored.
+_STORED = ("turn", "cache_write_tokens", "cache_write_5m", "cache_write_1h", "cache_write_other")
 
 
 # Columns the reasoning below names, so that they are there (as NULL) in every format.
@@ -138,7 +140,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         "skip IS NOT NULL OR note IS NOT NULL",
         "ineligible_reason = 'response_cache'",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
-        *(f"{e.name} <> floor({e.name})" for e in counts if e.name in _RELIED_ON),
+        *(f"{e.name} <> floor({e.name})" for e in counts if e.name in (*_RELIED_ON, *_STORED)),
         _wrong_types(log_format, counts, spans),
     ]
     if texts:
@@ -147,6 +149,9 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         rules.append(f"contains({labels}, '{{') OR contains({labels}, '[')")
     if spans:
         rules.append(_outside([entry.name for entry in spans], LONGEST_SECONDS))
+    if "turn" in fields:
+        no_number = rf'"({"|".join(_leaves([fields["turn"]]))})"\s*:\s*(true|false)'
+        rules.append(f"CASE WHEN turn <= 1 THEN regexp_matches(line, '{no_number}') END")
     if "ttft_seconds" in fields:
         rules.append("stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds")
         rules.append("ttft_seconds = 0")

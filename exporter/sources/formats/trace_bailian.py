@@ -2,7 +2,8 @@
 
 Seconds from the start, prompt length, one id per block of 16 tokens (the last may be partial:
 ceil(length / 16) ids), valid across the file. A chat names the chat it continues, so the session
-is the first chat of that line. Cached tokens are not told.
+is the first chat of that line. Chats are numbered anew in every trace, so their numbers are no
+ids of requests. Cached tokens are not told.
 Versions read: the two-hour traces A and B, described in public.
 """
 
@@ -34,7 +35,6 @@ FORMAT = LogFormat(
     signature=(("chat_id",), ("hash_ids",), ("input_length",)),
     fields=(
         time("ts", "timestamp"),
-        text("request_id", "chat_id"),
         text("session", "session"),
         tokens("turn", "turn"),
         text("route", "type"),
