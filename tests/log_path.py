@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from exporter.sources.intake import IngestSummary, Intake
+from exporter.sources.names import SourceNames
 from exporter.store.store import Store, StoreSettings
 from queries import registry
 
@@ -48,9 +49,10 @@ def load(
     format: str = "ndjson",
     origin: Literal["file", "http"] = "file",
     defaults: dict[str, object] | None = None,
+    names: Mapping[str, SourceNames] | None = None,
 ) -> IngestSummary:
     data = rows if isinstance(rows, bytes) else ndjson(rows)
-    return Intake(store).ingest(
+    return Intake(store, names=names).ingest(
         io.BytesIO(data), source=source, format=format, origin=origin, defaults=defaults
     )
 

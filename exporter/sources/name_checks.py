@@ -53,7 +53,7 @@ class Step:
 
 def steps_of(path: str) -> list[Step]:
     """The keys of a path, outermost first. Raises ValueError for what is no path."""
-    if len(path) > _PATH_LIMIT or not _PATH.fullmatch(path):
+    if len(path) > _PATH_LIMIT or path.startswith("$") or not _PATH.fullmatch(path):
         raise ValueError(
             f"field {path[:_PATH_LIMIT]!r} is no path: write keys with dots between, [*] for every "
             'element of a list, and quotes around a key with a dot, as in a."b.c".d[*]'
@@ -148,7 +148,7 @@ def read_lookup(file: Path) -> tuple[tuple[str, str], ...]:
     try:
         text = data.decode("utf-8-sig")
         pairs = _json_pairs(text) if file.suffix.lower() == ".json" else _csv_pairs(text)
-    except (UnicodeDecodeError, csv.Error, RecursionError) as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"lookup {file} is not UTF-8 text in rows: {error}") from error
     except ValueError as error:
         raise ValueError(f"lookup {file}: {error}") from error
@@ -165,6 +165,8 @@ def _json_pairs(text: str) -> dict[str, str]:
         value = json.loads(text, object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} (line {error.lineno})") from error
+    except RecursionError as error:
+        raise ValueError("nested beyond reason") from error
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value.values()):
         raise ValueError('expected one object of texts, as in {"value": "name"}')
     return {key.strip(): name.strip() for key, name in value.items() if name.strip()}
