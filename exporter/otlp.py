@@ -52,6 +52,11 @@ def read(body: bytes, kind: str) -> list[Span]:
         raise UnreadableBody(f"no readable ExportTraceServiceRequest: {error}") from None
 
 
+def is_source(name: str) -> bool:
+    """Whether a text can name a stream: short and printable."""
+    return len(name) <= 100 and name.isprintable()
+
+
 class Sources:
     """Which source a service's rows belong to: its own name, for the first services seen."""
 
@@ -60,7 +65,7 @@ class Sources:
 
     def name(self, service: str | None) -> str:
         """The source; the common one for unnamed services and those beyond the limit."""
-        if not service or service.startswith(_UNNAMED) or not service.isprintable():
+        if not service or service.startswith(_UNNAMED) or not is_source(service):
             return DEFAULT_SOURCE
         if service not in self._named:
             if len(self._named) >= _SERVICES_LIMIT:

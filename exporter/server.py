@@ -288,7 +288,7 @@ LINKS = (
 
 def source_name(text: str) -> str:
     """A stream's name: short and printable, since it becomes a label and a column."""
-    if len(text) > 100 or not text.isprintable():
+    if not otlp.is_source(text):
         raise PrefixscopeError("source is a name of at most 100 printable characters")
     return text
 

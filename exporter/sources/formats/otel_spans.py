@@ -114,8 +114,9 @@ def _wrappers(spans: list[Span], roles_in_order: list[str]) -> set[SpanId]:
     A call right inside a call is one call seen by two libraries: the inner one, nearer to the
     model, counts. A span that does not say what it is repeats whatever calls lie below it.
     """
-    by_id = {span.id: span for span in spans if span.span_id}
-    roles = {span.id: role for span, role in zip(spans, roles_in_order, strict=True)}
+    named = [(span, role) for span, role in zip(spans, roles_in_order, strict=True) if span.span_id]
+    by_id = {span.id: span for span, _ in named}
+    roles = {span.id: role for span, role in named}
     wrappers: set[SpanId] = set()
     passed: set[SpanId] = set()
     for key, span in by_id.items():
