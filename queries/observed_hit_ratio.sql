@@ -14,9 +14,11 @@ columns:
   engine: {type: VARCHAR, unit: name, meaning: "The program that counted."}
   unit: {type: VARCHAR, unit: name, meaning: "What is counted: tokens, objects, requests or blocks. Units are never added to each other."}
   denominator: {type: VARCHAR, unit: text, meaning: "Where `asked` comes from; NULL where nothing tells it."}
-  asked: {type: BIGINT, unit: count, meaning: "Denominator, in the unit of the row; NULL where unknown."}
+  asked: {type: BIGINT, unit: count, meaning: "Denominator, in the unit of the row, as far as hits are known for it; NULL where unknown."}
   hits: {type: BIGINT, unit: count, meaning: "Found or reused, in the unit of the row."}
   hit_ratio: {type: DOUBLE, unit: ratio, meaning: "hits / asked; NULL without a denominator."}
+  unreported: {type: BIGINT, unit: count, meaning: "Asked for as well, but nothing tells the hits: unknown, not 0, and not in `asked`."}
+  skipped: {type: BIGINT, unit: count, meaning: "Not looked up at all, although a look-up was wanted; NULL where not told."}
   stored_tokens: {type: BIGINT, unit: tokens, meaning: "Written to a lower tier: no reuse; NULL where not told."}
   loaded_tokens: {type: BIGINT, unit: tokens, meaning: "Brought back from a lower tier; NULL where not told."}
   provenance: {type: VARCHAR, unit: text, meaning: "When the counters are credited, how often, in what unit."}
@@ -26,7 +28,7 @@ WITH samples AS (
     SELECT
         *,
         overlap_share(since, ts, getvariable('since'), getvariable('until')) AS share,
-        coalesce(provenance, '') LIKE 'finish/%' AS by_prompt
+        coalesce(provenance LIKE 'finish/%', prompt_tokens IS NOT NULL) AS by_prompt
     FROM engine_samples
     WHERE
         role <> 'decode'
@@ -43,7 +45,8 @@ counted AS (
         END AS own_denominator,
         CASE WHEN by_prompt THEN prompt_tokens ELSE lookup_tokens END AS own_asked,
         CASE WHEN by_prompt THEN cached_tokens ELSE coalesce(lookup_hit_tokens, cached_tokens) END
-            AS own_hits
+            AS own_hits,
+        NULL::BIGINT AS own_skipped
     FROM samples
     WHERE coalesce(lookup_tokens, lookup_hit_tokens, cached_tokens) IS NOT NULL
         OR (by_prompt AND prompt_tokens IS NOT NULL)
@@ -54,9 +57,10 @@ counted AS (
         count_unit AS unit,
         CASE WHEN lookup_count IS NOT NULL THEN 'own look-ups' END AS own_denominator,
         lookup_count AS own_asked,
-        hit_count AS own_hits
+        hit_count AS own_hits,
+        skipped_count AS own_skipped
     FROM samples
-    WHERE coalesce(lookup_count, hit_count) IS NOT NULL
+    WHERE coalesce(lookup_count, hit_count, skipped_count) IS NOT NULL
 ),
 
 cells AS (
@@ -73,8 +77,10 @@ cells AS (
         observer, engine, unit, provenance, own_denominator, target,
         coalesce(model, '') AS model,
         tenant IS NULL AND route IS NULL AS whole,
-        known_total(own_asked * share) AS own_asked,
+        known_total(CASE WHEN own_hits IS NOT NULL THEN own_asked * share END) AS own_asked,
         known_total(own_hits * share) AS hits,
+        known_total(CASE WHEN own_hits IS NULL THEN own_asked * share END) AS unreported,
+        known_total(own_skipped * share) AS skipped,
         known_total(share * offloaded(offload_tokens, 'store')) AS stored_tokens,
         known_total(share * offloaded(offload_tokens, 'load')) AS loaded_tokens
     FROM counted
@@ -116,6 +122,8 @@ sums AS (
         ) AS denominator,
         sum(coalesce(own_asked, engine_asked))::BIGINT AS asked,
         sum(hits)::BIGINT AS hits,
+        total(unreported) AS unreported,
+        sum(skipped)::BIGINT AS skipped,
         sum(stored_tokens)::BIGINT AS stored_tokens,
         sum(loaded_tokens)::BIGINT AS loaded_tokens,
         string_agg(DISTINCT provenance, ', ' ORDER BY provenance) AS provenance
@@ -126,12 +134,15 @@ sums AS (
 SELECT
     value, observer, engine, unit, denominator, asked, hits,
     CASE WHEN denominator IS NOT NULL THEN counter_ratio(hits, asked) END AS hit_ratio,
+    unreported, skipped,
     stored_tokens, loaded_tokens, provenance,
     nullif(concat_ws(
         '; ',
         CASE WHEN unit <> 'tokens' THEN 'counts ' || unit || ', not tokens' END,
         CASE WHEN hits IS NOT NULL AND denominator IS NULL
             THEN 'an amount: nothing tells of how many' END,
+        CASE WHEN unreported > 0 THEN 'hits not reported for ' || unreported || ' ' || unit END,
+        CASE WHEN skipped > 0 THEN skipped || ' ' || unit || ' could not be looked up' END,
         CASE WHEN hits > asked THEN 'hits exceed what was asked by ' || (hits - asked) END
     ), '') AS caution
 FROM sums

@@ -7,7 +7,7 @@ is therefore unknown, never 0 %. Labels without a value hold the text "None".
 The proxy has a *response* cache too. An answer from it makes no model call, yet the page counts
 its replayed usage, prompt and cached tokens alike. How many of the tokens were replayed cannot
 be told, so an interval with such hits has no counts for that team and model (the request log
-tells the replayed ones apart). `litellm_cached_tokens_metric` counts them, and is no prefix cache figure.
+tells the replayed ones apart). `litellm_cached_tokens_metric` counts them: no prefix cache figure.
 """
 
 from exporter.sources.engines.mapping import Engine, Fields, Row, counts_aside
