@@ -3,7 +3,8 @@
 `pages/PROGRAM/ERA.txt` and `ERA.2.txt` -> `golden/PROGRAM/ERA.json`. After a change that is
 meant, `pytest tests/unit_engines --update-golden` writes the expected files anew; the
 difference is what to review. A written page says so in its first line; the others were
-served by the program or printed by its own metric classes.
+served by the program or printed by its own metric classes. Pages of real engines that are
+not part of the project are read where they are.
 """
 
 import json
@@ -25,15 +26,27 @@ FIRST = sorted(
 # Custom labels a target's settings name, by the start of the era.
 LABELS = {"custom-labels": PageLabels(tenant="team", route="app", hash_key="golden")}
 TOLD_ELSEWHERE = {"target", "since", "ts"}
+# Golden file -> pages a real engine served: the first and the last are read.
+CAPTURES = HERE.parents[1].parent / "shared" / "captures"
+RECORDED = {
+    "vllm/recorded-0.32.0-main": "vllm-0.32.0/main/metrics",
+    "vllm/recorded-0.32.0-dp2": "vllm-0.32.0/dp2/metrics",
+    "vllm/recorded-0.32.0-external": "vllm-0.32.0/external/metrics",
+    "vllm/recorded-0.32.0-caching-off": "vllm-0.32.0/caching-off/metrics",
+    "llamacpp/recorded-b11434": "llama.cpp-b11434/mixed",
+}
 
 
-def read(path: Path) -> dict[str, object]:
+def second_page(first: Path) -> Path:
+    return first.with_name(f"{first.stem}.2{first.suffix}")
+
+
+def read(first: Path, second: Path) -> dict[str, object]:
     """What both pages of an era give, as the golden file keeps it: what is unknown is left out."""
-    labels = next((v for k, v in LABELS.items() if path.stem.startswith(k)), None)
+    labels = next((v for k, v in LABELS.items() if first.stem.startswith(k)), None)
     state, who = TargetState(), TargetIdentity("target", "replica")
     found: dict[str, object] = {}
-    second = path.with_name(f"{path.stem}.2{path.suffix}")
-    for minute, (name, file) in enumerate((("first", path), ("second", second))):
+    for minute, (name, file) in enumerate((("first", first), ("second", second))):
         kind = "application/json" if file.suffix == ".json" else "text/plain; version=0.0.4"
         page = read_page(file.read_bytes(), kind, labels or PageLabels(hash_key="golden"))
         samples = advance(state, page, 1_000_000_000 + 60 * minute, who)
@@ -47,15 +60,30 @@ def plain(sample: EngineSample) -> dict[str, object]:
     return {k: v for k, v in values.items() if v is not False or k in ("caching_enabled", "awake")}
 
 
-@pytest.mark.parametrize("path", FIRST, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_page_gives_exactly_its_golden_samples(path: Path, request: pytest.FixtureRequest) -> None:
-    golden = HERE / "golden" / path.parent.name / f"{path.stem}.json"
-    found = json.loads(json.dumps(read(path)))
+def check(golden: Path, pages: tuple[Path, Path], request: pytest.FixtureRequest) -> None:
+    found = json.loads(json.dumps(read(*pages)))
     if request.config.getoption("--update-golden"):
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     assert golden.is_file(), f"no expected samples: run pytest {HERE.name} --update-golden"
     assert found == json.loads(golden.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", FIRST, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_page_gives_exactly_its_golden_samples(path: Path, request: pytest.FixtureRequest) -> None:
+    golden = HERE / "golden" / path.parent.name / f"{path.stem}.json"
+    check(golden, (path, second_page(path)), request)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_page_gives_exactly_its_golden_samples(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    folder = CAPTURES / RECORDED[name]
+    if not folder.exists():
+        pytest.skip(f"captures of real engines are not here: {folder} is missing")
+    first, *_, last = sorted(folder.glob("*.prom")) or sorted(folder.rglob("*.prom"))
+    check(HERE / "golden" / f"{name}.json", (first, last), request)
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -65,6 +93,7 @@ def test_every_program_has_pages_and_no_page_is_of_an_unknown_program(name: str)
 
 
 def test_every_golden_file_has_its_page() -> None:
-    eras = {(path.parent.name, path.stem) for path in FIRST}
-    goldens = {(path.parent.name, path.stem) for path in (HERE / "golden").glob("*/*.json")}
-    assert goldens == eras
+    eras = {f"{path.parent.name}/{path.stem}" for path in FIRST}
+    golden = HERE / "golden"
+    goldens = {str(path.relative_to(golden).with_suffix("")) for path in golden.glob("*/*.json")}
+    assert goldens == eras | set(RECORDED)

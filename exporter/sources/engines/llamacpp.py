@@ -11,15 +11,17 @@ they are never read.
 
 from exporter.sources.engines.mapping import Engine, Row
 
+_NEWER = "older builds tell it only per request: upgrade, or read timings from the answers"
+
 ROWS = (
     Row(
         "prompt_tokens", "counter", "tokens",
         ("llamacpp:prompt_tokens_total", "llamacpp:prompt_tokens_cached_total"),
-        "computed and cached prompt tokens",
+        "computed and cached prompt tokens", remedy=_NEWER, provenance="finish/once/tokens",
     ),
     Row(
         "cached_tokens", "counter", "tokens", ("llamacpp:prompt_tokens_cached_total",),
-        "prompt tokens reused from a slot or the host prompt cache",
+        "prompt tokens reused from a slot or the host prompt cache", remedy=_NEWER,
         provenance="finish/once/tokens",
     ),
     Row(
@@ -54,6 +56,7 @@ LLAMACPP = Engine(
     name="llamacpp",
     rows=ROWS,
     skipped=SKIPPED,
+    remedy="start with --metrics",
     # The other counters stand still during a long answer.
     watched=("llamacpp:n_decode_total",),
 )

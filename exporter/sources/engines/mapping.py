@@ -57,11 +57,12 @@ class Row:
     has none of them; series with the label `lacks` are not this row's. `label` names the
     label that holds the fact (kind "info"). `less` is taken off before units are converted (a
     block no request can use). `from_zero`: the program shows no series until it is above 0,
-    so that on a page with prompt tokens its absence means 0. `needs` is a label without which the value cannot be trusted.
-    `every_rank`: each rank counts its own share, so that all are summed. An "increase" is one
-    by itself: the page forgets what it has told. `proven`: used only where the page proves a
-    version of at least `since`, because the same name meant something else before.
-    `expected` rows are reported when none of a field's rows is found, with `remedy`.
+    so that on a page with prompt tokens its absence means 0. `needs` is a label without which
+    the value cannot be trusted. `every_rank`: each rank counts its own share, so that all are
+    summed. An "increase" is one by itself: the page forgets what it has told. `proven`: used
+    only where the page proves a version of at least `since`, because the same name meant
+    something else before. `expected` rows are reported when none of a field's rows is found,
+    with `remedy`.
     """
 
     measure: str

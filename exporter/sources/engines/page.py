@@ -229,6 +229,7 @@ class _Reader:
             row = next((row for row in rows if self._take(row)), None)
             if row is not None:
                 self.table.rows[measure] = row
+                self._take_zero(row)
                 continue
             due = next((row for row in rows if self.table.versions.may_have(row)), None)
             if due is not None and due.expected and not due.from_zero:
@@ -271,14 +272,15 @@ class _Reader:
         return self.own.group(sample, self.page.ranked)
 
     def _take_zero(self, row: Row) -> bool:
-        """A program that shows no series until it counts: prompts without it mean 0."""
-        if not row.from_zero:
+        """A program that shows no series until it counts: prompts without it mean 0, also for
+        a tenant or model that only others have a series of."""
+        if not row.from_zero or row.kind == "histogram":
             return False
         name = self.own.engine.name
         mine = [part for group, part in self.page.groups.items() if group.table == name]
         served = [part for part in mine if "prompt_tokens" in part.sums]
         for part in served:
-            part.sums[row.measure] = []
+            part.sums.setdefault(row.measure, [])
         return bool(served)
 
     def _take_counter(self, row: Row) -> bool:

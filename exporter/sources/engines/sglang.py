@@ -6,10 +6,15 @@ the schedulers, one per rank. Tensor and pipeline ranks repeat the same token co
 of them is read. Request counters carry no data-parallel rank: with several ranks they belong
 to the whole server, and memory to each rank.
 
+Tenants and routes: SGLang adds custom labels to its request counters (header x-custom-labels,
+option --tokenizer-metrics-allowed-custom-labels); a target's `tenant_label` and `route_label`
+say which of them mean what.
+
 The `cache_hit_rate` gauge is the last batch's (and 0 after every decode step up to 0.5.19):
 it is never read.
 """
 
+from exporter.sources.engines import sglang_hicache
 from exporter.sources.engines.mapping import Engine, Fields, Row
 
 _CACHED = ("sglang:cached_tokens_total",)
@@ -25,6 +30,7 @@ ROWS = (
     Row(
         "prompt_tokens", "counter", "tokens", ("sglang:prompt_tokens_total",),
         "prompt length, when the request finishes", from_zero=True,
+        provenance="finish/once/tokens",
     ),
     Row(
         "cached_tokens", "counter", "tokens", _CACHED,
@@ -34,25 +40,29 @@ ROWS = (
     Row(
         "cached_device", "counter", "tokens", _CACHED, "served from device memory",
         where=_only("cache_source", "device"), since="0.5.9", expected=False,
+        provenance="finish/once/tokens",
     ),
     Row(
         "cached_host", "counter", "tokens", _CACHED, "served from host memory",
         where=_only("cache_source", "host"), since="0.5.9", expected=False,
+        provenance="finish/once/tokens",
     ),
     Row(
         "cached_remote", "counter", "tokens", _CACHED, "served from the storage backend",
         where=_only("cache_source", "storage"), since="0.5.9", expected=False,
+        provenance="finish/once/tokens",
     ),
     Row(
         "lookup_tokens", "counter", "tokens", _EFFECTIVE,
         "tokens of prefill batches, computed or hit, retracted ones once",
         where=_only("mode", "input", "device_hit", "host_hit", "storage_hit"),
-        since="0.5.18", expected=False,
+        since="0.5.18", expected=False, provenance="lookup/once/tokens",
     ),
     Row(
         "lookup_tokens", "counter", "tokens", _REALTIME,
         "the same, with the second prefill of retracted requests",
         where=_only("mode", "prefill_compute", "prefill_cache"), since="0.5.7", expected=False,
+        provenance="lookup/attempt/tokens",
     ),
     Row(
         "lookup_hit_tokens", "counter", "tokens", _EFFECTIVE,
@@ -78,12 +88,6 @@ ROWS = (
     Row(
         "preemptions", "counter", "events", ("sglang:num_retracted_requests_total",),
         "requests thrown back for lack of KV memory", since="0.5.7", expected=False,
-    ),
-    Row(
-        "evicted/device/tokens", "counter", "tokens", ("sglang:evicted_tokens_total",),
-        "device tokens freed by eviction, backed up or not; before 0.5.21 the page has no rank "
-        "labels and the value is a multiple by the number of tensor ranks, so it is not read",
-        needs="tp_rank", since="0.5.21", expected=False,
     ),
     Row(
         "ttft_buckets", "histogram", "seconds", ("sglang:time_to_first_token_seconds",),
@@ -141,22 +145,55 @@ ROWS = (
         "block_size", "info", "tokens", ("sglang:cache_config_info",),
         "tokens per page", label="page_size", since="0.5.9", until="0.5.10", expected=False,
     ),
+    *sglang_hicache.ROWS,
 )  # fmt: skip
 
 SKIPPED = {
     "sglang:cache_hit_rate": "the last batch's ratio, not a rate over time",
     "sglang:swa_": "another pool than full attention",
     "sglang:mamba_": "another pool than full attention",
+    "sglang:prompt_tokens_histogram": "per-request distribution; its sum is prompt_tokens",
+    "sglang:uncached_prompt_tokens_histogram": "prompt less cached, per finished request",
+    "sglang:generation_tokens_histogram": "output lengths",
+    "sglang:num_retracted_": "tokens and requests since the last report, or of retraction",
+    "sglang:num_pages": "capacity in pages; max_total_num_tokens says it in tokens",
+    "sglang:context_len": "a limit of the model",
+    "sglang:kv_cache_memory_usage_gb": "capacity in bytes, rounded",
+    "sglang:weight_memory_usage_gb": "weights, not KV",
+    "sglang:streaming_session_held_tokens": "held by open sessions, part of neither share",
+    "sglang:num_prefill_": "queues between prefill and decode",
+    "sglang:num_decode_": "queues between prefill and decode",
+    "sglang:num_grammar_queue_reqs": "not about caching",
+    "sglang:per_stage_req_latency_seconds": "stages of the request's way, not prefill",
+    "sglang:inter_token_latency_seconds": "decoding, not prefill",
+    "sglang:time_per_output_token_seconds": "decoding, not prefill",
+    "sglang:gen_throughput": "a gauge of the last report",
+    "sglang:spec_accept_": "speculative decoding, not caching",
+    "sglang:num_requests_total": "requests received; finished ones are read",
+    "sglang:num_aborted_requests": "not about caching",
+    **sglang_hicache.SKIPPED,
+}
+
+# Series that tell the version and nothing else.
+VERSION_MARKS: dict[str, tuple[str | None, str | None]] = {
+    "sglang:prompt_tokens_histogram_count": ("0.4.10", None),
+    "sglang:evicted_tokens_total": ("0.5.6", None),
+    _REALTIME[0]: ("0.5.7", None),
+    "sglang:cache_config_info": ("0.5.9", "0.5.10"),
+    "sglang:uncached_prompt_tokens_histogram_count": ("0.5.12", None),
+    "sglang:kv_cache_memory_usage_gb": ("0.5.17", None),
+    _EFFECTIVE[0]: ("0.5.18", None),
 }
 
 
-def _settle(fields: Fields, _names: frozenset[str]) -> None:
+def _settle(fields: Fields, names: frozenset[str]) -> None:
     """Tiers only where they tell the whole: without a breakdown the engine says "total"."""
     tiers = ("cached_device", "cached_host", "cached_remote")
     amounts = [fields.get(tier) for tier in tiers]
     cached = fields.get("cached_tokens")
     if sum(a for a in amounts if isinstance(a, int)) != (cached or 0):
         fields.update(dict.fromkeys(tiers))
+    sglang_hicache.settle(fields, names)
 
 
 SGLANG = Engine(
@@ -165,7 +202,9 @@ SGLANG = Engine(
     skipped=SKIPPED,
     rank_label="dp_rank",
     role_label="engine_type",
-    copied_labels=("tp_rank", "pp_rank", "moe_ep_rank"),
+    copied_labels=("tp_rank", "pp_rank", "moe_ep_rank", "attn_cp_rank"),
     total_labels={"priority": ""},
+    version_marks=VERSION_MARKS,
+    remedy="start with --enable-metrics",
     settle=_settle,
 )
