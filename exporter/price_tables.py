@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
 
 _MILLION = 1_000_000
+# USD per token. What is above was meant for a million tokens.
+_DEAREST = Decimal("0.01")
 _TIERED = re.compile(r"(?:input_cost|output_cost|cache_\w+_cost)\w*_above_(\d+)k_tokens")
 _BY_TIME = "changes during the day; this is the price at 12:00 UTC"
 _PLAIN_WRITES = "writes cost what plain input does"
@@ -65,11 +67,12 @@ class PriceFile:
             raise PrefixscopeError(f"prices.file: {path} cannot be read: {error}") from error
         self._path = path
         self._as_of = datetime.fromtimestamp(changed, UTC).replace(tzinfo=None, microsecond=0)
-        self._entries = {
-            name.lower(): (name, entry)
-            for name, entry in self._read(text).items()
-            if name != "sample_spec" and self._cost(name, entry, "input_cost_per_token") is not None
-        }
+        # Provider of the entry and its price, by name in small letters.
+        self._entries: dict[str, tuple[object, Price]] = {}
+        for name, entry in self._read(text).items():
+            price = None if name == "sample_spec" else self._price(name, entry)
+            if price is not None:
+                self._entries[name.lower()] = entry.get("litellm_provider"), price
         if not self._entries:
             raise PrefixscopeError(f"prices.file: {path} has no model with input_cost_per_token")
 
@@ -77,10 +80,10 @@ class PriceFile:
         """The price of a model, None where the file does not have it."""
         for given, name in names(provider and provider.lower(), model.lower()):
             if given and (found := self._entries.get(f"{given}/{name}")):
-                return self._price(*found)
+                return found[1]
             found = self._entries.get(name)
-            if found and _agree(given, found[1].get("litellm_provider")):
-                return self._price(*found)
+            if found and _agree(given, found[0]):
+                return found[1]
         return None
 
     def _read(self, text: str) -> dict[str, dict[str, object]]:
@@ -95,13 +98,17 @@ class PriceFile:
                 raise PrefixscopeError(f"prices.file: {self._path}: {name}: expected costs")
         return entries
 
-    def _price(self, name: str, entry: Mapping[str, object]) -> Price:
+    def _price(self, name: str, entry: Mapping[str, object]) -> Price | None:
+        """One entry, None where it is not priced by the token, as images are."""
+
         def per_million(*fields: str) -> float | None:
             found = (self._cost(name, entry, field) for field in fields)
             cost = next((cost for cost in found if cost is not None), None)
             return None if cost is None else float(cost * _MILLION)
 
-        plain = per_million("input_cost_per_token") or 0.0
+        plain = per_million("input_cost_per_token")
+        if plain is None:
+            return None
         write = per_million("cache_creation_input_token_cost")
         tiers = [int(tier[1]) * 1000 for key in entry if (tier := _TIERED.match(key))]
         return _price(
@@ -127,9 +134,10 @@ class PriceFile:
             cost = Decimal(str(value))
         except InvalidOperation:
             cost = Decimal("nan")
-        if isinstance(value, bool) or not cost.is_finite() or cost < 0:
+        if isinstance(value, bool) or not 0 <= (cost if cost.is_finite() else -1) <= _DEAREST:
             raise PrefixscopeError(
-                f"prices.file: {self._path}: {name}: {field} is not a cost in USD per token"
+                f"prices.file: {self._path}: {name}: {field} is not a cost in USD per token "
+                "(not per million), like 3e-06"
             )
         return cost
 

@@ -4,8 +4,8 @@ The questions about cost read only that table, so that they run on a store alone
 no table knows has no row there: its price is unknown, and never 0.
 """
 
-from collections.abc import Iterable
-from dataclasses import astuple
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,14 @@ from exporter.store.store import Store
 ASKED_BY = ("costs", "prices")
 
 Pair = tuple[str | None, str]  # provider (None = not given) and model
+
+
+@dataclass(frozen=True)
+class _Met:
+    """What rows tell of a pair: the last batch that names it, and times only an engine knows."""
+
+    batch: int
+    engine_times: bool
 
 
 class PriceSettings(BaseModel):
@@ -57,13 +65,13 @@ class ModelPrices:
             self.renew()
             return
         met = _pairs(self._store.cursor(), self._seen_batch)
-        new = set(met) - self._looked_up
+        new = {pair: seen for pair, seen in met.items() if pair not in self._looked_up}
         if new:
             found = self._look_up(new)
             with self._store.write() as cursor:
                 _insert(cursor, found)
-        self._looked_up |= new
-        self._seen_batch = max(met.values(), default=self._seen_batch)
+        self._looked_up |= set(new)
+        self._seen_batch = max((seen.batch for seen in met.values()), default=self._seen_batch)
 
     def renew(self) -> None:
         """Look up every model again, so that newer tables and other settings count."""
@@ -75,17 +83,18 @@ class ModelPrices:
             _set_meta(cursor, "gpu_hour_price", self._settings.gpu_hour_price)
             _set_meta(cursor, "gpus_per_replica", self._settings.gpus_per_replica)
         self._looked_up = set(met)
-        self._seen_batch = max(met.values(), default=0)
+        self._seen_batch = max((seen.batch for seen in met.values()), default=0)
 
-    def _look_up(self, pairs: Iterable[Pair]) -> list[tuple[object, ...]]:
+    def _look_up(self, met: Mapping[Pair, _Met]) -> list[tuple[object, ...]]:
         """Rows of the table for the pairs that have a price."""
         now = datetime.now(UTC)
         own = {model for (model,) in self._store.cursor().execute(_SERVED_HERE).fetchall()}
         rows: list[tuple[object, ...]] = []
-        for provider, model in sorted(pairs, key=lambda pair: (pair[0] or "", pair[1])):
-            price = self._price(provider, model, model in own, now)
+        for (provider, model), seen in met.items():
+            served_here = model in own or seen.engine_times
+            price = self._price(provider, model, served_here, now)
             if price is not None:
-                rows.append((provider, model, *astuple(price), model in own))
+                rows.append((provider, model, *astuple(price), served_here))
         return rows
 
     def _price(
@@ -102,18 +111,22 @@ class ModelPrices:
         return self._library.find(provider, model, now)
 
 
-_SERVED_HERE = "SELECT DISTINCT model FROM engine_samples WHERE model IS NOT NULL"
+# Gateways and routers name models of others too.
+_SERVED_HERE = """SELECT DISTINCT model FROM engine_samples
+    WHERE model IS NOT NULL AND observer = 'engine'"""
 _INSERT = "INSERT INTO model_prices VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def _pairs(cursor: duckdb.DuckDBPyConnection, after_batch: int) -> dict[Pair, int]:
-    """Providers and models that rows of later batches name, each with its last batch."""
-    rows = cursor.execute(
-        "SELECT provider, model, max(batch) FROM requests"
-        " WHERE batch > $after AND model IS NOT NULL GROUP BY ALL",
-        {"after": after_batch},
-    ).fetchall()
-    return {(provider, model): batch for provider, model, batch in rows}
+# Hosted models tell neither when a request was scheduled nor how long its prefill took.
+_PAIRS = """SELECT provider, model, max(batch),
+        bool_or(queue_seconds IS NOT NULL OR prefill_seconds IS NOT NULL)
+    FROM requests WHERE batch > $after AND model IS NOT NULL GROUP BY ALL"""
+
+
+def _pairs(cursor: duckdb.DuckDBPyConnection, after_batch: int) -> dict[Pair, _Met]:
+    """Providers and models that rows of later batches name."""
+    rows = cursor.execute(_PAIRS, {"after": after_batch}).fetchall()
+    return {(provider, model): _Met(*seen) for provider, model, *seen in rows}
 
 
 def _insert(cursor: duckdb.DuckDBPyConnection, rows: list[tuple[object, ...]]) -> None:
