@@ -66,10 +66,15 @@ def forbidden(key: str) -> str | None:
     word = key.lower().replace("_", "-")
     if word in _SECRETS or word.endswith(_SECRET_ENDS):
         return "is a secret that must not be kept"
-    # The last word of a dotted key, such as gen_ai.input.messages, says what it holds.
-    if word.rpartition(".")[2] in _PROMPTS:
+    if holds_prompts(key):
         return "holds prompt text, which is never kept"
     return None
+
+
+def holds_prompts(key: str) -> bool:
+    """Does a key hold what people wrote or a model answered? The last word of a dotted key,
+    such as gen_ai.input.messages, says what it holds."""
+    return key.lower().replace("_", "-").rpartition(".")[2] in _PROMPTS
 
 
 def check_pattern(pattern: str) -> None:

@@ -4,8 +4,11 @@ Names come from the one reading of the format. Beside it every rule is asked by 
 which of them spoke. Nothing is written, and only what the rules name leaves the rows.
 """
 
+import gzip
 import io
+import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,19 +17,26 @@ from typing import Any, BinaryIO
 
 import duckdb
 import pyarrow as pa
+import zstandard
 
+from exporter.errors import PrefixscopeError
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import rule_values, with_names
 from exporter.sources.formats.reshape import as_lines, reshaped
 from exporter.sources.intake import choose_format
 from exporter.sources.lines import LineBatch, LineReader
+from exporter.sources.name_checks import holds_prompts
 from exporter.sources.names import NAMED_FIELDS, Rule, SourceNames
 
 # How much of an input is looked at; one that is read as a whole may be larger.
 SAMPLED_ROWS = 10_000
 SAMPLE_BYTES = 16 << 20
 _BATCH_BYTES = 1 << 18
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+# How deep and how far along lists paths are listed.
+_DEPTH = 8
+_ELEMENTS = 16
 # So many different values among so many rows look like ids and not like names.
 _IDS_ROWS = 20
 _IDS_SHARE = 0.5
@@ -51,12 +61,14 @@ class SampledRow:
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of one input, and the rules of each field in order."""
+    """Rows of one input, the rules of each field in order, and in how many rows each path that
+    a rule can name leads to a value."""
 
     log_format: LogFormat
     decided_because: str
     rules: Mapping[str, tuple[Rule, ...]]
     rows: list[SampledRow]
+    paths: Mapping[str, int]
 
     def stored(self) -> list[SampledRow]:
         """The rows that are not rejected."""
@@ -90,9 +102,14 @@ def sample_names(
     """The first `rows` rows of an input. `name` is what it is called in errors, `key` the secret
     of keyed hashes, `defaults` what the source states for rows that do not say it.
 
-    Raises PrefixscopeError for input of no known format.
+    Raises PrefixscopeError for input of no known format, or that is damaged at its start.
     """
-    head = stream.read(SAMPLE_BYTES)
+    try:
+        head = stream.read(SAMPLE_BYTES)
+    except _DAMAGED as error:
+        raise PrefixscopeError(
+            f"{name}: the compressed data is damaged or ends early ({error})"
+        ) from error
     plain, because = choose_format(format, head, name)
     if plain.documents:
         stream = as_lines(plain.documents(io.BytesIO(head + stream.read())))
@@ -113,7 +130,7 @@ def sample_names(
         )
         for position, row in sorted(final.items())
     ]
-    return Sample(plain, because, rules, sampled)
+    return Sample(plain, because, rules, sampled, _paths(lines))
 
 
 def _first_rows(stream: BinaryIO, log_format: LogFormat, rows: int) -> pa.Table:
@@ -136,6 +153,34 @@ _NO_LINES = {
     "line_number": pa.array([], pa.int64()),
     "line": pa.array([], pa.string()),
 }
+
+
+def _paths(lines: pa.Table) -> Counter[str]:
+    """Paths by how many rows have them. Values are looked at by nobody, and what holds prompts
+    is not entered: people may have written its keys too."""
+    rows: Counter[str] = Counter()
+    for line in lines["line"].to_pylist():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):  # rejected, and said so by the reading
+            continue
+        if isinstance(row, dict):
+            rows.update(set(_paths_in(row, "")))
+    return rows
+
+
+def _paths_in(value: object, path: str, depth: int = 0) -> Iterator[str]:
+    """The paths to texts and numbers below a value."""
+    if isinstance(value, dict) and depth < _DEPTH:
+        for key, inner in value.items():
+            if key and not holds_prompts(key) and '"' not in key and "\\" not in key:
+                step = key if re.fullmatch(r"[\w$-]+", key) else f'"{key}"'
+                yield from _paths_in(inner, f"{path}.{step}" if path else step, depth + 1)
+    elif isinstance(value, list) and depth < _DEPTH:
+        for inner in value[:_ELEMENTS]:
+            yield from _paths_in(inner, f"{path}[*]", depth + 1)
+    elif value is not None and not isinstance(value, dict | list):
+        yield path
 
 
 def _rules(names: SourceNames, rows: list[dict[str, Any]]) -> dict[str, tuple[Rule, ...]]:

@@ -46,6 +46,9 @@ def names(
         str, typer.Option("--format", help="Format of the logs, or auto; see: prefixscope formats.")
     ] = "auto",
     rows: Annotated[int, typer.Option(min=0, help="Rows shown; the summary counts more.")] = 20,
+    with_paths: Annotated[
+        bool, typer.Option("--paths", help="List the paths in the rows that rules can name.")
+    ] = False,
     as_: Annotated[Output, typer.Option("--output", help="How to write the rows.")] = Output.TABLE,
 ) -> None:
     """Show which naming rule gives which route, template, tenant, session. Stores nothing.
@@ -58,6 +61,7 @@ def names(
     chosen = _chosen(config, settings, source)
     key = _key(settings)
     console = output.terminal()
+    entries: list[Row] = []
     for file in files:
         with open_file(file) as raw:
             sample = sample_names(
@@ -71,14 +75,25 @@ def names(
         shown = _shown(sample, rows)
         if as_ is Output.TABLE:
             _print(console, file, chosen, sample, shown)
-        else:
-            write = output.to_json if as_ is Output.JSON else output.to_csv
-            typer.echo(write(pa.Table.from_pylist(shown, _SCHEMA)), nl=False)
+            if with_paths:
+                _print_paths(console, sample)
+        entries += [{"file": str(file), **entry} for entry in shown]
+    if as_ is not Output.TABLE:
+        write = output.to_json if as_ is Output.JSON else output.to_csv
+        typer.echo(write(pa.Table.from_pylist(entries, _SCHEMA)), nl=False)
 
 
 _NOBODY = "no rule"
+# More paths than anybody reads.
+_PATHS = 200
 _SCHEMA = pa.schema(
-    [("line", pa.int64()), *((name, pa.string()) for name in ("field", "value", "given_by"))]
+    [
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("field", pa.string()),
+        ("value", pa.string()),
+        ("given_by", pa.string()),
+    ]
 )
 
 
@@ -179,6 +194,16 @@ def _print(console: Console, file: Path, source: str, sample: Sample, shown: lis
         console.print(output.rows_table(_SUMMARY_COLUMNS, _summary(sample)))
     for hint in _hints(sample):
         console.print(Text(hint, "yellow"))
+
+
+def _print_paths(console: Console, sample: Sample) -> None:
+    """Paths without values, those of most rows first."""
+    console.print(Text("\nPaths", "bold"))
+    ordered = sorted(sample.paths.items(), key=lambda item: (-item[1], item[0]))
+    rows = [{"path": printable(path), "rows": f"{count:,}"} for path, count in ordered]
+    console.print(output.rows_table([("path", "path", str), ("rows", "rows", str)], rows[:_PATHS]))
+    if len(rows) > _PATHS:
+        console.print(f"… and {len(rows) - _PATHS:,} in fewer rows")
 
 
 def _summary(sample: Sample) -> list[Row]:

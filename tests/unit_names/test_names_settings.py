@@ -117,7 +117,13 @@ def test_prompts_are_named_only_by_hash(tmp_path: Path, place: str) -> None:
 
 
 def test_ids_beside_prompts_and_keys_may_be_names() -> None:
-    for path in ("prompt.id", '"$key"', "messages[0].name", "metadata.user_api_key_alias", "api_key_hash"):
+    for path in (
+        "prompt.id",
+        '"$key"',
+        "messages[0].name",
+        "metadata.user_api_key_alias",
+        "api_key_hash",
+    ):
         assert Rule(field=path).field == path
 
 
@@ -145,7 +151,7 @@ def lookup(folder: Path, content: str | bytes, name: str = "tenants.csv") -> dic
 
 def test_csv_and_json_are_read(tmp_path: Path) -> None:
     assert lookup(tmp_path, "a,b\n") == {"a": "b"}
-    assert lookup(tmp_path, "value,name\r\n a , b c \n\nx,\"y, z\"\n") == {"a": "b c", "x": "y, z"}
+    assert lookup(tmp_path, 'value,name\r\n a , b c \n\nx,"y, z"\n') == {"a": "b c", "x": "y, z"}
     assert lookup(tmp_path, "\ufeffa,b\n") == {"a": "b"}
     assert lookup(tmp_path, '{"a": "b", "c": " "}', "tenants.json") == {"a": "b"}
     assert lookup(tmp_path, "") == {}
