@@ -75,6 +75,7 @@ sums AS (
         total(resets) AS resets,
         total(gaps) AS gaps,
         string_agg(DISTINCT replica, ', ' ORDER BY replica) FILTER (from_lookups) AS looked_up,
+        string_agg(DISTINCT replica, ', ' ORDER BY replica) FILTER (slept) AS slept,
         string_agg(DISTINCT replica, ', ' ORDER BY replica) FILTER (
             measured_seconds IS NOT NULL AND NOT ineligible AND reported_prompt_tokens IS NULL
         ) AS missing,
@@ -111,6 +112,7 @@ SELECT
             THEN 'no prompt tokens known for ' || unpaired_cached_tokens || ' cached tokens' END,
         'cached tokens from look-up counters: ' || looked_up,
         'metric missing: ' || missing,
+        'cache cleared by sleep: ' || slept,
         CASE WHEN resets > 0 THEN 'restarts: ' || resets END,
         CASE WHEN gaps > 0 THEN 'gaps in the scrapes, spread evenly: ' || gaps END
     ), '') AS caution,

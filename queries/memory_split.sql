@@ -29,9 +29,18 @@ WITH latest AS (
         arg_max_null(
             coalesce(kv_running_tokens, round(kv_usage_ratio * kv_capacity_tokens)::BIGINT), ts
         ) AS running_tokens,
-        arg_max_null(kv_cached_tokens, ts) AS cached_tokens,
-        arg_max_null(kv_free_tokens, ts) AS free_tokens
-    FROM engine_own
+        -- Of the newest sample that tells of memory, where it may have become unknown again.
+        arg_max(struct_pack(tokens := kv_cached_tokens), ts) FILTER (tells_memory).tokens
+            AS cached_tokens,
+        arg_max(struct_pack(tokens := kv_free_tokens), ts) FILTER (tells_memory).tokens
+            AS free_tokens
+    FROM (
+        SELECT
+            *,
+            coalesce(kv_usage_ratio, kv_running_tokens, kv_cached_tokens) IS NOT NULL
+                AS tells_memory
+        FROM engine_own
+    )
     WHERE
         in_window(ts, getvariable('since'), getvariable('until'))
         AND matches(coalesce(model, ''), getvariable('model'))

@@ -248,7 +248,8 @@ WITH cells AS (
             AS measured_seconds,
         count(*) FILTER (reset) AS resets,
         count(*) FILTER (gap) AS gaps,
-        bool_or(from_lookups) AS from_lookups
+        bool_or(from_lookups) AS from_lookups,
+        bool_or(awake = false) AS slept
     FROM engine_shares(
         since_border, until_border, step_seconds, wanted_model, wanted_replica
     )
