@@ -24,6 +24,10 @@ _USAGE = (
 _WRITTEN = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
+# Not read here: for naming rules.
+_NAMEABLE = ("cwd", "gitBranch", "version", "userType")
+
+
 def _responses(line: str) -> Iterable[Row]:
     entry = one_object(line)
     message = inner(entry, "message")
@@ -32,6 +36,7 @@ def _responses(line: str) -> Iterable[Row]:
         return []
     row = kept(entry, ("timestamp", "requestId")) | kept(message, ("id", "model"))
     row |= kept(usage, _USAGE) | kept(inner(usage, "cache_creation"), _WRITTEN)
+    row |= kept(entry, _NAMEABLE)
     row["session"] = entry.get("sessionId")
     if entry.get("isSidechain") is True:
         row["template"] = "subagent"

@@ -31,6 +31,7 @@ class _Session:
     model: object = None
     forked: bool = False
     template: str | None = None
+    cwd: object = None
     began: datetime | None = None
     total: tuple[object, ...] | None = None
     requests: int = 0
@@ -68,6 +69,7 @@ def _begun(meta: dict[str, object], at: datetime | None) -> _Session:
         provider=meta.get("model_provider"),
         forked=spawned or bool(meta.get("forked_from_id") or meta.get("parent_thread_id")),
         template="subagent" if spawned else None,
+        cwd=meta.get("cwd"),
         began=at,
     )
 
@@ -92,6 +94,7 @@ def _request(
         "session": session.name,
         "turn": session.requests,
         "template": session.template,
+        "cwd": session.cwd,  # not read here: for naming rules
         "provider": session.provider,
         "model": session.model,
         **{name: usage.get(name) for name in _COUNTS},

@@ -77,6 +77,7 @@ def _request(
     salts = [asked[name] for name in ("cache_salt", "extra_key") if asked.get(name)]
     request["salt"] = salts[0] if len(salts) == 1 else json.dumps(salts)[1:-1] or None
     request["tenant"] = asked.get("routing_key") or inner(asked, "headers").get("x-smg-routing-key")
+    request["headers"] = inner(asked, "headers")  # for naming rules too
     if str(request.get("id")).startswith("HEALTH_CHECK"):
         request["skip"] = "health_check"
     if (number(result.get("num_retractions")) or 0) > 0:
