@@ -105,7 +105,10 @@ _NOT_KEPT = (
 
 @lru_cache(4096)
 def _may_keep(name: str) -> bool:
-    return name in _READ or not (name.lower().startswith(_NOT_KEPT) or forbidden(name))
+    if name in _READ:
+        return True
+    last = name.rpartition(".")[2]
+    return not (name.lower().startswith(_NOT_KEPT) or forbidden(name) or forbidden(last))
 
 
 def may_keep(name: object) -> bool:
