@@ -82,9 +82,7 @@ FORMAT = LogFormat(
         tokens("output_tokens", "usage_completion_tokens", "output_sequence_length"),
         seconds("ttft_seconds", "time_to_first_token"),
         seconds("e2e_seconds", "request_latency"),
-        status(
-            cases=(case("cancelled", "was_cancelled", "true"), case("error", "failed", "true"))
-        ),
+        status(cases=(case("cancelled", "was_cancelled", "true"), case("error", "failed", "true"))),
     ),
     constants=(("ttft_point", "client"),),
     reshape=_rows,

@@ -7,8 +7,8 @@ and each response is counted once.
 
 A sub-agent is a conversation of its own: its session is the parent's with the agent behind it,
 its template `subagent`. Lines that state no usage (what the user wrote, tool results, notes) are
-no requests. Messages the client itself wrote in place of an answer are set aside. Times are of
-the answer: nothing tells when a request began. Text never travels on.
+no requests and are only counted. Messages the client itself wrote in place of an answer are set
+aside. Times are of the answer: nothing tells when a request began. Text never travels on.
 Versions read: Claude Code 2.0 (transcripts described in public, see docs/formats).
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from exporter.sources.formats.documents import inner, kept
 from exporter.sources.formats.mapping import LogFormat, Row, text, time, tokens
-from exporter.sources.formats.reshape import one_object
+from exporter.sources.formats.reshape import LEFT_OUT, one_object
 
 _USAGE = (
     "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens",
@@ -33,7 +33,7 @@ def _responses(line: str) -> Iterable[Row]:
     message = inner(entry, "message")
     usage = inner(message, "usage")
     if entry.get("type") != "assistant" or not usage:
-        return []
+        return [{LEFT_OUT: "states_no_usage", "rows": 1}]
     row = kept(entry, ("timestamp", "requestId")) | kept(message, ("id", "model"))
     row |= kept(usage, _USAGE) | kept(inner(usage, "cache_creation"), _WRITTEN)
     row |= kept(entry, _NAMEABLE)

@@ -101,11 +101,9 @@ def _request(
     }
 
 
-def _risen(
-    counts: dict[str, object], before: tuple[object, ...] | None
-) -> dict[str, object]:
+def _risen(counts: dict[str, object], before: tuple[object, ...] | None) -> dict[str, object]:
     """What the totals rose by, for clients that state nothing else."""
-    rises = {}
+    rises: dict[str, object] = {}
     for name, earlier in zip(_COUNTS, before or (0,) * len(_COUNTS), strict=True):
         now, then = number(counts.get(name)), number(earlier)
         rises[name] = now - (then or 0) if now is not None else None

@@ -16,6 +16,8 @@ from exporter.sources.lines import LINE_LIMIT_BYTES
 DOCUMENT_LIMIT_BYTES = 128 << 20
 _READ_BYTES = 1 << 20
 _SPACE = " \t\r\n"
+# Above every count, span and time in nanoseconds; infinity and NaN are not below it either.
+_LARGEST = 2**63
 
 
 def text_lines(stream: BinaryIO) -> Iterator[str]:
@@ -96,10 +98,10 @@ def objects(row: dict[str, object], name: str) -> list[dict[str, object]]:
 
 
 def number(value: object) -> float | None:
-    """The number, if it is one."""
+    """The number, if it is one that can be calculated with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    return value if abs(value) < _LARGEST else None
 
 
 def kept(row: dict[str, object], names: tuple[str, ...]) -> dict[str, object]:

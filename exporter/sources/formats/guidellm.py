@@ -11,8 +11,16 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from exporter.sources.formats.documents import inner, json_documents, kept, objects
-from exporter.sources.formats.mapping import LogFormat, Row, milliseconds, seconds, status
-from exporter.sources.formats.mapping import text, time, tokens  # isort: split
+from exporter.sources.formats.mapping import (
+    LogFormat,
+    Row,
+    milliseconds,
+    seconds,
+    status,
+    text,
+    time,
+    tokens,
+)
 
 _STATUS = {"successful": "ok", "incomplete": "incomplete", "errored": "error"}
 _KEPT = (

@@ -26,7 +26,7 @@ from exporter.sources.formats.mapping import (
     time,
     tokens,
 )
-from exporter.sources.formats.reshape import one_object
+from exporter.sources.formats.reshape import LEFT_OUT, one_object
 
 _EVENT = re.compile(r'(?<!\\)"event"\s*:\s*"request\.(finished|received)"')
 _ENDS_WITH_ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
@@ -48,7 +48,7 @@ def _rows(line: str) -> Iterable[Row]:
     if "request_parameters" in row:
         return [_exported(row)]
     if row.get("event") == "request.received":
-        return [{"skip": "request_received"}]
+        return [{LEFT_OUT: "request_received", "rows": 1}]
     if row.get("event") != "request.finished":
         return []
     asked = inner(row, "obj") | {"headers": inner(row, "headers")}
@@ -88,7 +88,9 @@ def _request(
 
 
 def _tiers(details: dict[str, object]) -> dict[str, object]:
-    tiers = {tier: details[tier] for tier in ("device", "host") if tier in details}
+    tiers: dict[str, object] = {
+        tier: details[tier] for tier in ("device", "host") if tier in details
+    }
     backend = details.get("storage_backend")
     if isinstance(backend, str):
         tiers["disk" if _ON_DISK.search(backend) else "remote"] = details.get("storage")

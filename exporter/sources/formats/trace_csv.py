@@ -13,7 +13,16 @@ from typing import BinaryIO
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats.documents import text_lines
-from exporter.sources.formats.mapping import LogFormat, Row, case, seconds, status, text, time, tokens
+from exporter.sources.formats.mapping import (
+    LogFormat,
+    Row,
+    case,
+    seconds,
+    status,
+    text,
+    time,
+    tokens,
+)
 
 _BEYOND_MICROSECONDS = re.compile(r"(\.\d{6})\d+")
 _ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
