@@ -112,6 +112,8 @@ def _settle(fields: Fields, _names: frozenset[str]) -> None:
 
 DYNAMO = Engine(
     name="dynamo",
+    title="NVIDIA Dynamo frontend and router",
+    versions="1.6.1",
     observer="router",
     rows=ROWS,
     skipped=SKIPPED,
@@ -146,6 +148,8 @@ KVBM_SKIPPED = {
 
 KVBM = Engine(
     name="dynamo_kvbm",
+    title="NVIDIA Dynamo block manager (KVBM)",
+    versions="1.6.1",
     observer="kv_store",
     rows=KVBM_ROWS,
     skipped=KVBM_SKIPPED,

@@ -51,6 +51,8 @@ SKIPPED = {
 
 GIE = Engine(
     name="gie",
+    title="Gateway API Inference Extension, endpoint picker",
+    versions="1.5.0",
     observer="router",
     rows=ROWS,
     skipped=SKIPPED,

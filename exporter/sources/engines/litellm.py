@@ -68,6 +68,9 @@ def _settle(fields: Fields, _names: frozenset[str]) -> None:
 
 LITELLM = Engine(
     name="litellm",
+    title="LiteLLM proxy, its own metrics",
+    versions="1.108.7",
+    recorded="1.108.7",
     observer="gateway",
     rows=ROWS,
     skipped=SKIPPED,

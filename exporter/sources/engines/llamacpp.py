@@ -54,6 +54,9 @@ SKIPPED = {
 
 LLAMACPP = Engine(
     name="llamacpp",
+    title="llama.cpp server",
+    versions="trees of May 2025 to build 11434",
+    recorded="build 11434",
     rows=ROWS,
     skipped=SKIPPED,
     remedy="start with --metrics",

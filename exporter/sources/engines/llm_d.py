@@ -92,6 +92,8 @@ def _settle(fields: Fields, _names: frozenset[str]) -> None:
 
 LLM_D = Engine(
     name="llm_d",
+    title="llm-d endpoint picker and KV event index",
+    versions="kv-cache-manager 0.4, router of 2026",
     observer="router",
     rows=ROWS,
     skipped=SKIPPED,

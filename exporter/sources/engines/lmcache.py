@@ -137,6 +137,9 @@ SKIPPED = {
 
 LMCACHE = Engine(
     name="lmcache",
+    title="LMCache, multiprocess server and in-process",
+    versions="0.3.0 to 0.5.6",
+    recorded="0.5.6 (its metric classes alone)",
     observer="kv_store",
     rows=ROWS,
     skipped=SKIPPED,

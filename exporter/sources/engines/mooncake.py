@@ -70,6 +70,8 @@ SKIPPED = {
 
 MOONCAKE = Engine(
     name="mooncake",
+    title="Mooncake store master",
+    versions="0.3.12",
     observer="kv_store",
     rows=ROWS,
     skipped=SKIPPED,

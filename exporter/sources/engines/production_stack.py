@@ -42,6 +42,8 @@ SKIPPED = {
 
 PRODUCTION_STACK = Engine(
     name="production_stack",
+    title="vLLM production-stack router",
+    versions="commits of 2026",
     observer="router",
     rows=ROWS,
     skipped=SKIPPED,

@@ -198,6 +198,8 @@ def _settle(fields: Fields, names: frozenset[str]) -> None:
 
 SGLANG = Engine(
     name="sglang",
+    title="SGLang",
+    versions="0.4.6.post1 to 0.5.23",
     rows=ROWS,
     skipped=SKIPPED,
     rank_label="dp_rank",

@@ -47,6 +47,9 @@ SKIPPED = {
 
 SGLANG_ROUTER = Engine(
     name="sglang_router",
+    title="sglang-router",
+    versions="0.1.9, 0.2.2, 0.3.2",
+    recorded="0.3.2",
     observer="router",
     rows=ROWS,
     skipped=SKIPPED,

@@ -300,6 +300,8 @@ def _settle(fields: Fields, _names: frozenset[str]) -> None:
 
 TENSORRT_LLM = Engine(
     name="tensorrt_llm",
+    title="TensorRT-LLM (trtllm-serve)",
+    versions="the collector of 2026; 1.1",
     rows=ROWS,
     skipped=SKIPPED,
     marks=("trtllm_", "kvCacheStats"),

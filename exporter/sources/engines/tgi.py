@@ -42,6 +42,8 @@ SKIPPED = {
 
 TGI = Engine(
     name="tgi",
+    title="Hugging Face text-generation-inference",
+    versions="3.3.7",
     rows=ROWS,
     skipped=SKIPPED,
     marks=("tgi_",),

@@ -259,6 +259,9 @@ def _settle(fields: Fields, names: frozenset[str]) -> None:
 
 VLLM = Engine(
     name="vllm",
+    title="vLLM",
+    versions="0.8.0 to 0.33.0",
+    recorded="0.32.0",
     rows=ROWS,
     skipped=SKIPPED,
     version_marks=VERSION_MARKS,

@@ -63,6 +63,9 @@ SKIPPED = {
 
 VLLM_ROUTER = Engine(
     name="vllm_router",
+    title="vllm-router",
+    versions="0.1.17",
+    recorded="0.1.17",
     observer="router",
     rows=ROWS,
     skipped=SKIPPED,
