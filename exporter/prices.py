@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from exporter.price_tables import Price, PriceFile, PriceLibrary
 from exporter.store.store import Store
 
+# To gateways "openai" is whoever speaks its API.
+_ANY_SERVER = (None, "openai")
+
 # The questions whose figures depend on the table.
 ASKED_BY = ("costs", "prices")
 
@@ -91,7 +94,7 @@ class ModelPrices:
         own = {model for (model,) in self._store.cursor().execute(_SERVED_HERE).fetchall()}
         rows: list[tuple[object, ...]] = []
         for (provider, model), seen in met.items():
-            served_here = model in own or seen.engine_times
+            served_here = seen.engine_times or (model in own and provider in _ANY_SERVER)
             price = self._price(provider, model, served_here, now)
             if price is not None:
                 rows.append((provider, model, *astuple(price), served_here))
@@ -101,10 +104,10 @@ class ModelPrices:
         self, provider: str | None, model: str, served_here: bool, now: datetime
     ) -> Price | None:
         """From the file, else from the library: there by provider, or by name alone where rows
-        name none. A model of the user's own engines is nobody else's because of its name."""
+        name none. What the user's own engines serve nobody else bills, whatever its name."""
         if self._file is not None and (price := self._file.find(provider, model)):
             return price
-        if provider is None and served_here:
+        if served_here:
             return None
         if self._library is None:
             self._library = PriceLibrary()

@@ -91,19 +91,27 @@ def seen_by_engine(store: Store, model: str, observer: str) -> None:
         append_samples(cursor, [seen])
 
 
+@pytest.mark.parametrize("provider", [None, "openai"])
 @pytest.mark.parametrize("known_by", ["metrics", "times"])
-def test_a_model_of_own_engines_is_not_priced_by_its_name_alone(
-    store: Store, priced: Priced, known_by: str
+def test_a_model_of_own_engines_is_not_priced_by_its_name(
+    store: Store, priced: Priced, known_by: str, provider: str | None
 ) -> None:
     """gpt-oss-120b is sold too; one that runs here costs GPU hours, not tokens."""
     times: Row = {"prefill_seconds": 0.5} if known_by == "times" else {}
-    load(store, [row("openai/gpt-oss-120b", **times), row("three", **times)])
+    load(store, [
+        row("openai/gpt-oss-120b", provider=provider, **times),
+        row("three", **times),
+        row("openai/gpt-oss-120b", provider="groq"),  # somebody else's of the same name
+    ])  # fmt: skip
     if known_by == "metrics":
         seen_by_engine(store, "openai/gpt-oss-120b", "engine")
         seen_by_engine(store, "three", "engine")
     priced()
     # The user's own file may price it all the same.
-    assert kept(store) == {(None, "three", "three")}
+    assert kept(store) == {
+        (None, "three", "three"),
+        ("groq", "openai/gpt-oss-120b", "groq/openai/gpt-oss-120b"),
+    }
     assert ask(store, "costs", model="three")[0]["input_usd"] is not None
 
 
