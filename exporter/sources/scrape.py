@@ -129,6 +129,7 @@ class Scraper:
         self._polled: dict[str, _Polled] = {}
         self._refresh_due = 0.0
         self._samples: list[EngineSample] = []
+        self._reexported: list[tuple[Target, EngineSample]] = []
         self._touched: set[str] = set()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -303,8 +304,8 @@ class Scraper:
             polled.replicas = {sample.replica for sample in samples}
             polled.models = {sample.model for sample in samples if sample.model}
             polled.shows = {(s.engine, s.model) for s in samples if s.exported_by is None}
-        kept, copies = self._without_copies(target, samples)
-        self._samples.extend(kept)
+        self._samples += [s for s in samples if s.exported_by is None]
+        self._reexported += [(target, s) for s in samples if s.exported_by is not None]
         return replace(
             row,
             engine=page.engine.name,
@@ -312,30 +313,38 @@ class Scraper:
             missing_metrics=page.missing,
             missing_advice=page.advice,
             # Up, but worth a word: what was odd about the page.
-            error="; ".join((*page.warnings, *copies)) or None,
+            error="; ".join((*page.warnings, *self._copies(target, samples))) or None,
             frozen=self._frozen(polled),
         )
 
-    def _without_copies(
-        self, target: Target, samples: list[EngineSample]
-    ) -> tuple[list[EngineSample], list[str]]:
-        """Samples nobody else brings, and words about the others: series a program re-exports
-        are left out while a target on the same host shows them itself."""
+    def _twin(self, target: Target, sample: EngineSample) -> str | None:
+        """The target on the same host that shows the same engine and model itself."""
+        if sample.exported_by is None:
+            return None
         host = urlsplit(target.url).hostname
-        twins = {
-            shown: polled.target.name
-            for polled in self._polled.values()
-            if polled.row.up and urlsplit(polled.target.url).hostname == host
-            for shown in polled.shows
-        }
-        copies = {
-            f"{s.engine} series re-exported by {s.exported_by} are read from target "
-            f"{twins[s.engine, s.model]}, not counted twice"
-            for s in samples
-            if s.exported_by is not None and (s.engine, s.model) in twins
-        }
-        own = [s for s in samples if s.exported_by is None or (s.engine, s.model) not in twins]
-        return own, sorted(copies)
+        for polled in self._polled.values():
+            same_host = urlsplit(polled.target.url).hostname == host
+            if polled.row.up and same_host and (sample.engine, sample.model) in polled.shows:
+                return polled.target.name
+        return None
+
+    def _copies(self, target: Target, samples: list[EngineSample]) -> list[str]:
+        """Words about samples that are left out because another target brings them."""
+        return sorted(
+            {
+                f"{sample.engine} series re-exported by {sample.exported_by} are read from target "
+                f"{twin}, not counted twice"
+                for sample in samples
+                if (twin := self._twin(target, sample)) is not None
+            }
+        )
+
+    def _sort_out_copies(self) -> None:
+        """Take what programs re-export, unless a target shows it itself. That is known once
+        every target was polled; until then such samples wait."""
+        if self._reexported and self.tried_all:
+            self._samples += [s for target, s in self._reexported if not self._twin(target, s)]
+            self._reexported.clear()
 
     def _frozen(self, polled: _Polled) -> bool:
         """Counters that stand still while requests are served."""
@@ -355,6 +364,7 @@ class Scraper:
         written to is tried again with the next batch: nothing is dropped."""
         if not self._touched:
             return
+        self._sort_out_copies()
         samples = list(self._samples)
         rows = [
             replace(self._polled[name].row, series=self._polled[name].state.to_json())

@@ -3,6 +3,8 @@
 Every expected number is the one worked out in the trap's own arithmetic.
 """
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit_engines.conftest import Through
@@ -178,6 +180,17 @@ def test_t14_the_first_page_is_the_baseline(through: Through) -> None:
     pages = [vllm({hits: h, asked: a}) for h, a in ((0, 50_000), (900, 51_000))]
     (row,) = through({"a": pages}, "engine_hit_ratio")
     assert (row["cached_tokens"], row["reported_prompt_tokens"]) == (900, 1000)
+
+
+def test_t15_lookups_by_rank_are_not_added_to_finished_prompts(through: Through) -> None:
+    """SGLang counts finished prompts per server and look-ups per data-parallel rank."""
+    era = Path(__file__).parent / "pages" / "sglang" / "0.5.10-two-data-ranks.txt"
+    pages = [era.read_text(), era.with_name("0.5.10-two-data-ranks.2.txt").read_text()]
+    (row,) = through({"a": pages}, "engine_hit_ratio")
+    # cached 500 -> 8500 of prompts 1000 -> 11000; the look-ups of two ranks are beside it
+    assert (row["cached_tokens"], row["reported_prompt_tokens"]) == (8000, 10_000)
+    assert row["token_hit_ratio"] == pytest.approx(0.8)
+    assert (row["lookup_hit_tokens"], row["lookup_tokens"]) == (8200, 11_200)
 
 
 def test_t16_llama_cpp_counts_processed_and_cached_apart(through: Through) -> None:

@@ -9,7 +9,7 @@ are each rank's own share, and are summed.
 host pool, what was dropped without a copy is the loss, and the rest moved down.
 """
 
-from exporter.sources.engines.mapping import Fields, Row
+from exporter.sources.engines.mapping import Fields, Row, counts_aside
 
 _DROPPED = "sglang:hicache_dropped_tokens_total"
 _EVICTED = "sglang:evicted_tokens_total"
@@ -28,8 +28,8 @@ ROWS = (
         "device slots given up", needs="tp_rank", since="0.5.21", expected=False, remedy=_RANKED,
     ),
     Row(
-        "demoted/host/tokens", "counter", "tokens", (_EVICTED,),
-        "device slots given up, of which `settle` takes off what was lost",
+        "aside/given_up_tokens", "counter", "tokens", (_EVICTED,),
+        "device slots given up: less what was lost, they moved down",
         needs="tp_rank", since="0.5.21", expected=False,
     ),
     Row(
@@ -103,10 +103,9 @@ def settle(fields: Fields, names: frozenset[str]) -> None:
     Without a host pool everything given up is lost. With one, releases that do not count what
     was dropped cannot tell: then it is neither.
     """
-    moved, lost = fields.pop("demoted", None), fields.get("evicted")
-    if not isinstance(moved, dict) or not isinstance(lost, dict):
+    given_up, lost = counts_aside(fields).get("given_up_tokens"), fields.get("evicted")
+    if given_up is None or not isinstance(lost, dict):
         return
-    given_up = moved["host/tokens"]
     if _HOST_POOL not in names:
         fields["evicted"] = {"device/tokens": given_up}
     elif _DROPPED in names:
