@@ -63,10 +63,10 @@ def test_a_report_read_twice_changes_nothing(shared_store: Store) -> None:
 # --------------------------------------------------------------------------- vLLM bench
 
 
-def result(first: int = 0, **more: object) -> bytes:
+def result(longer: int = 0, **more: object) -> bytes:
     told = {
         "date": "20260302-091504", "backend": "openai-chat", "model_id": "m", "num_prompts": 3,
-        "mean_ttft_ms": 1.0, "input_lens": [1000 + first, 500, 200], "output_lens": [9, 8, 0],
+        "mean_ttft_ms": 1.0, "input_lens": [1000 + longer, 500, 200], "output_lens": [9, 8, 0],
         "ttfts": [0.25, 0.5, 0.0], "itls": [[0.1], [0.1], []],
         "generated_texts": ["Zebra-Quartz", "", ""], "errors": ["", "", "it failed"],
         "start_times": [8124.5, 8123.5, 8130.0], "latencies": [2.5, 1.5, 0.0], **more,
@@ -109,7 +109,7 @@ def test_a_summary_without_requests_says_which_flag_to_set(shared_store: Store) 
     arrays = ("input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors",
               "start_times", "latencies")  # fmt: skip
     with pytest.raises(PrefixscopeError, match="--save-detailed"):
-        load(shared_store, result(**dict.fromkeys(arrays)), "summary", format="auto")
+        load(shared_store, result(0, **dict.fromkeys(arrays)), "summary", format="auto")
 
 
 # ------------------------------------------------------------------------------ AIPerf

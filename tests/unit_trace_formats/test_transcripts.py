@@ -1,11 +1,14 @@
 """Transcripts of coding agents: every response once, whatever repeats it."""
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from exporter.sources.intake import Intake
+from exporter.sources.names import SourceNames
 from exporter.store.store import Store
-from tests.log_path import SMALL, Answer, Row, by_id, hit_ratio, load, requests
+from tests.log_path import SMALL, Answer, Row, by_id, hit_ratio, load, ndjson, requests
 
 
 def answer(
@@ -230,3 +233,18 @@ def test_nothing_anybody_said_reaches_the_disk(tmp_path: Path) -> None:
     assert b"find-me" in written, "looking for text in the bytes works"
     for secret in (b"Zebra", b"Quartz", b"/home/zebra"):
         assert secret not in written
+
+
+def test_rules_can_name_by_what_a_transcript_knows(shared_store: Store) -> None:
+    rules: dict[str, object] = {
+        "named claude": {"tenant": [{"field": "gitBranch"}]},
+        "named codex": {"tenant": [{"field": "cwd", "pattern": "([^/]+)$"}]},
+    }
+    names = {source: SourceNames.model_validate(given) for source, given in rules.items()}
+    rollout = Rollout("named", 0, cwd="/home/zebra/shop")
+    rollout.usage(9, 10, 0, 1)
+    inputs = {"named claude": [answer("n1", 5, gitBranch="main")], "named codex": rollout.lines}
+    for source, rows in inputs.items():
+        Intake(shared_store, names=names).ingest(io.BytesIO(ndjson(rows)), source=source)
+    assert [row["tenant"] for row in requests(shared_store, "named claude")] == ["main"]
+    assert [row["tenant"] for row in requests(shared_store, "named codex")] == ["shop"]
