@@ -20,6 +20,8 @@ columns:
   last_arrived: {type: TIMESTAMP, unit: time, meaning: "Latest arrival."}
   flags: {type: "MAP(VARCHAR, BIGINT)", unit: count, meaning: "Rows by data-quality flag."}
   coverage_ratio: {type: DOUBLE, unit: ratio, meaning: "Reported / eligible prompt tokens of the rows still hot."}
+  attempts: {type: BIGINT, unit: count, meaning: "Rows still hot, one per attempt."}
+  requests: {type: BIGINT, unit: requests, meaning: "The same with the attempts of a request that was tried again counted once."}
 */
 WITH batches AS (
     SELECT * FROM ingest_batches
@@ -50,6 +52,30 @@ coverage AS (
     GROUP BY source
 ),
 
+hot AS (
+    SELECT * FROM requests
+    WHERE
+        ts >= (SELECT hour FROM hot_from)
+        AND in_window(ts, getvariable('since'), getvariable('until'))
+),
+
+tried_again AS (
+    SELECT source, source_format, count(*) - count(DISTINCT request_id) AS repeats
+    FROM hot
+    SEMI JOIN (
+        SELECT source, source_format, request_id FROM hot WHERE attempt > 1
+    ) USING (source, source_format, request_id)
+    GROUP BY ALL
+),
+
+attempted AS (
+    SELECT
+        source, source_format,
+        attempts, attempts - coalesce(repeats, 0) AS requests
+    FROM (SELECT source, source_format, count(*) AS attempts FROM hot GROUP BY ALL)
+    LEFT JOIN tried_again USING (source, source_format)
+),
+
 sums AS (
     SELECT
         source, source_format,
@@ -65,8 +91,11 @@ sums AS (
 SELECT
     sums.*,
     coalesce(flags, MAP {}::MAP(VARCHAR, BIGINT)) AS flags,
-    coverage_ratio
+    coverage_ratio,
+    coalesce(attempts, 0) AS attempts,
+    coalesce(requests, 0) AS requests
 FROM sums
 LEFT JOIN flagged USING (source, source_format)
 LEFT JOIN coverage USING (source)
+LEFT JOIN attempted USING (source, source_format)
 ORDER BY last_arrived DESC, source, source_format;

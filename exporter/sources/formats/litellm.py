@@ -105,4 +105,5 @@ FORMAT = LogFormat(
     ),
     constants=(("ttft_point", "gateway"),),
     merges_lines=True,
+    bridges_calls=True,
 )

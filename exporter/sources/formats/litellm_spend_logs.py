@@ -56,5 +56,6 @@ FORMAT = LogFormat(
     ),
     constants=(("ttft_point", "gateway"),),
     merges_lines=True,
+    bridges_calls=True,
     reshape=_opened,
 )

@@ -87,7 +87,9 @@ class LogFormat:
     one path that holds a value. `bare` are keys that tell the format though they hold null,
     where no row has a signature. `constants` are field values every row of the format has.
     `merges_lines` is set where one response may be written as several lines: then the last
-    and largest usage of an id wins instead of the first row.
+    and largest usage of an id wins instead of the first row. `bridges_calls` is set where one
+    call may be written twice under two ids, as asked for and as the call it was turned into:
+    the second is kept and flagged.
 
     `relative_time` is the unit of times that count from the start of a trace. `reshape` turns
     one line into rows the table can address; it raises ValueError for a line it cannot read,
@@ -107,6 +109,7 @@ class LogFormat:
     constants: tuple[tuple[str, str], ...] = ()
     bare: tuple[str, ...] = ()
     merges_lines: bool = False
+    bridges_calls: bool = False
     relative_time: Literal["seconds", "milliseconds"] | None = None
     reshape: Callable[[str], Iterable[Row]] | None = None
     documents: Callable[[BinaryIO], Iterable[Row | str]] | None = None

@@ -41,7 +41,12 @@ def _moment(value: object) -> datetime | None:
 
 
 def count(value: object) -> int | None:
-    """A whole number that is not negative; None for anything else."""
+    """A whole number that is not negative, or text that is one; None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
