@@ -29,7 +29,8 @@ def test_every_program_is_listed_with_its_versions(cli: Cli) -> None:
     ("name", "observable", "counted"),
     [
         ("vllm", "yes", "finish/once/tokens"),
-        ("lmcache", "yes", "lookup/once/tokens"),
+        ("lmcache", "yes", "lookup/attempt/tokens"),
+        ("lmcache_mp", "yes", "lookup/once/tokens"),
         ("mooncake", "yes", "lookup/once/objects"),
         ("dynamo_kvbm", "amount", "of how many is not told"),
         ("sglang_router", "until 0.2.2", "lookup/once/requests"),

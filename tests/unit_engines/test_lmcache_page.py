@@ -9,11 +9,12 @@ from exporter.sources.pages import ingest_pages
 from exporter.store.store import Store
 from tests.unit_engines.conftest import Through, write_pages
 
-PAGES = Path(__file__).parent / "pages" / "lmcache"
+PAGES = Path(__file__).parent / "pages"
 WORKER = 'model_name="small",role="worker",served_model_name="small"'
 
 
 def recorded(era: str) -> list[bytes]:
+    """Two pages a minute apart: `lmcache` is in-process, `lmcache_mp` the server."""
     return [(PAGES / f"{era}{end}.txt").read_bytes() for end in ("", ".2")]
 
 
@@ -42,7 +43,7 @@ def test_t17_lookups_are_the_hit_ratio_and_loads_are_not(through: Through, worke
 
 
 def test_t17_on_pages_printed_by_lmcache_itself(through: Through) -> None:
-    (row,) = through({"vllm": recorded("in-process-0.5.6")}, "observed_hit_ratio")
+    (row,) = through({"vllm": recorded("lmcache/0.5.6")}, "observed_hit_ratio")
     # two requests of 6000 and 4000 tokens, the first wholly found, by both of two workers
     assert (row["hits"], row["asked"], row["hit_ratio"]) == (6000, 10_000, 0.6)
 
@@ -66,17 +67,17 @@ def test_t23_written_and_read_back_are_two_figures(through: Through) -> None:
 
 
 def test_multiprocess_server_tells_reuse_by_salt_and_tier(through: Through) -> None:
-    rows = through({"lmcache": recorded("mp-0.5.6")}, "observed_hit_ratio", by="tenant")
+    rows = through({"lmcache": recorded("lmcache_mp/0.5.6")}, "observed_hit_ratio", by="tenant")
     # 2048 of 4096 for one salt, 1024 + 512 of 2048 for another, 0 of 1024 without a salt
     assert sorted((r["hits"], r["asked"]) for r in rows) == [(0, 1024), (1536, 2048), (2048, 4096)]
     assert {r["asked"]: r["tenant"] for r in rows}[1024] == ""
-    (total,) = through({"lmcache": recorded("mp-0.5.6")}, "observed_hit_ratio")
+    (total,) = through({"lmcache": recorded("lmcache_mp/0.5.6")}, "observed_hit_ratio")
     assert (total["hits"], total["asked"]) == (3584, 7168)
     assert total["provenance"] == "lookup/once/tokens"
 
 
 def test_tiers_of_the_multiprocess_server_add_up_to_its_hits(tmp_path: Path) -> None:
-    write_pages(tmp_path / "pages" / "lmcache", recorded("mp-0.5.6"))
+    write_pages(tmp_path / "pages" / "lmcache", recorded("lmcache_mp/0.5.6"))
     store = Store.open(tmp_path / "store")
     ingest_pages(store, [tmp_path / "pages"])
     found = store.cursor().execute(
@@ -88,8 +89,8 @@ def test_tiers_of_the_multiprocess_server_add_up_to_its_hits(tmp_path: Path) -> 
 
 
 def test_a_salt_never_reaches_the_disk(tmp_path: Path) -> None:
-    write_pages(tmp_path / "pages" / "lmcache", recorded("mp-0.5.6"))
-    assert any(b"tenant-a-salt" in page for page in recorded("mp-0.5.6"))
+    write_pages(tmp_path / "pages" / "lmcache", recorded("lmcache_mp/0.5.6"))
+    assert any(b"tenant-a-salt" in page for page in recorded("lmcache_mp/0.5.6"))
     store = Store.open(tmp_path / "store")
     ingest_pages(store, [tmp_path / "pages"], labels=PageLabels(hash_key="a key of the store"))
     store.cursor().execute("CHECKPOINT")

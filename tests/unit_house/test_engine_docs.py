@@ -19,7 +19,7 @@ MODULES = ROOT / "exporter" / "sources" / "engines"
 MACHINERY = {"__init__", "mapping", "own_series", "page", "summary"}
 # Every page answers these, in this order.
 SECTIONS = ["Switch on", "Config", "Visible", "Not visible", "How it is counted", "Read from"]
-ROW = re.compile(r"^\| `(\w+)` \| \[[^]]+\]\((\S+\.md)\) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| \[[^]]+\]\((\S+\.md)\)[^|]* \| (.*) \|$", re.MULTILINE)
 YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 
 

@@ -14,6 +14,7 @@ ENGINES = {
     "tensorrt_llm": "exporter.sources.engines.tensorrt_llm:TENSORRT_LLM",
     "tgi": "exporter.sources.engines.tgi:TGI",
     "lmcache": "exporter.sources.engines.lmcache:LMCACHE",
+    "lmcache_mp": "exporter.sources.engines.lmcache:LMCACHE_MP",
     "mooncake": "exporter.sources.engines.mooncake:MOONCAKE",
     "dynamo_kvbm": "exporter.sources.engines.dynamo:KVBM",
     "dynamo": "exporter.sources.engines.dynamo:DYNAMO",
