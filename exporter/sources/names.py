@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
 
 from exporter.sources.name_checks import (
     NAME_LIMIT,
@@ -60,10 +68,13 @@ class Rule(BaseModel):
         if (self.constant or self.mapped) and (self.pattern or self.lookup or self.hashed):
             raise ValueError("pattern, lookup and hashed go with header or field only")
         self._check_place()
-        if self.pattern is not None:
-            check_pattern(self.pattern)
-        if self.lookup is not None:
-            self._entries = read_lookup(self.lookup)
+        try:
+            if self.pattern is not None:
+                check_pattern(self.pattern)
+            if self.lookup is not None:
+                self._entries = read_lookup(self.lookup)
+        except ValueError as error:
+            raise ValueError(f"{self.place}: {error}") from error
         return self
 
     def _check_place(self) -> None:
@@ -108,7 +119,20 @@ def _a_list(value: object) -> object:
     return value
 
 
-Rules = Annotated[tuple[Rule, ...], BeforeValidator(_a_list)]
+def _all_asked(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """A rule that is never asked is a mistake somebody would look for long."""
+    for number, rule in enumerate(rules[:-1], 1):
+        if rule.constant is not None:
+            raise ValueError(
+                f"rule {number} ({rule}) names every row, so the rules behind it are never asked: "
+                "put it last"
+            )
+    if sum(rule.mapped is not None for rule in rules) > 1:
+        raise ValueError("mapped: true stands in the list twice")
+    return rules
+
+
+Rules = Annotated[tuple[Rule, ...], BeforeValidator(_a_list), AfterValidator(_all_asked)]
 
 
 class SourceNames(BaseModel):

@@ -137,6 +137,10 @@ def test_unknown_fields_and_lone_rules_are_told(tmp_path: Path) -> None:
     assert message == "names.gateway.tennant: unknown key; did you mean tenant?"
     message = refused(tmp_path, "  gateway:\n    tenant:\n      header: x-tenant\n")
     assert message.startswith("names.gateway.tenant: rules are a list")
+    message = refused(tmp_path, "  a:\n    tenant: [{constant: x}, {header: y}]\n")
+    assert "rule 1 (constant x) names every row" in message
+    message = refused(tmp_path, "  a:\n    tenant: [{mapped: true}, {mapped: true}]\n")
+    assert "stands in the list twice" in message
     assert "a source is a name" in refused(tmp_path, f"  {'x' * 101}: {{}}\n")
 
 
