@@ -11,7 +11,7 @@ from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import Engine, Row
 from exporter.sources.engines.summary import reports
 from exporter.sources.formats import FORMATS
-from prefixscope.output import rows_table, terminal
+from prefixscope.output import Column, print_rows, rows_table, terminal
 
 
 class Listing(StrEnum):
@@ -21,14 +21,44 @@ class Listing(StrEnum):
     JSON = "json"
 
 
-def formats() -> None:
-    """List the log formats that are understood.
+# How a format counts the prompt, in words.
+_COUNTS = {
+    "inclusive": "cached included",
+    "exclusive": "cached left out",
+    "assumed": "told row by row",
+}
+
+
+def formats(
+    as_: Annotated[Listing, typer.Option("--output", help="How to write it.")] = Listing.TABLE,
+) -> None:
+    """List the log formats that are understood, and how each counts the prompt.
+
+    A row of `told row by row` may prove either; what was decided is its `prompt_basis`.
 
     Example: prefixscope formats
     """
-    rows = [{"name": f.name, "title": f.title, "versions": f.versions} for f in FORMATS]
-    columns = [("format", "name", str), ("what it is", "title", str), ("versions", "versions", str)]
-    terminal().print(rows_table(columns, rows))
+    rows = [
+        {
+            "name": known.name,
+            "title": known.title,
+            "versions": known.versions,
+            "basis": known.basis,
+            "input": "whole document" if known.documents else "lines",
+        }
+        for known in FORMATS
+    ]
+    if as_ is Listing.JSON:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    columns: list[Column] = [
+        ("format", "name", str),
+        ("what it is", "title", str),
+        ("prompt count", "basis", lambda basis: _COUNTS[str(basis)]),
+        ("input", "input", str),
+        ("versions", "versions", str),
+    ]
+    print_rows(terminal(), columns, rows)
 
 
 def engines(

@@ -1,5 +1,6 @@
 """What a person sees first: help with examples, what is understood, and honest failures."""
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,13 @@ def test_no_command_shows_help_and_is_wrong_usage(cli: Cli) -> None:
 def test_formats_and_engines_list_what_is_registered(cli: Cli) -> None:
     formats = cli("formats").out.splitlines()[1:]
     assert [line.split()[0] for line in formats] == [f.name for f in FORMATS]
+    told = {row["name"]: row for row in json.loads(cli("formats", "--output", "json").out)}
+    assert list(told) == [f.name for f in FORMATS]
+    assert (told["anthropic"]["basis"], told["anthropic"]["input"]) == ("exclusive", "lines")
+    assert (told["litellm"]["basis"], told["vllm_bench"]["input"]) == (
+        "inclusive", "whole document",
+    )  # fmt: skip
+    assert all(row["versions"] and row["title"] for row in told.values())
     engines = cli("engines").out.splitlines()[1:]
     assert {line.split()[0] for line in engines} == set(ENGINES)
     assert "vllm:prompt_tokens_total" in cli("engines", "vllm").out
