@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Outcome = Literal["miss", "partial", "hit", "unknown"]
 PromptBasis = Literal["inclusive", "exclusive", "assumed", "unknown"]
 ReplicaRole = Literal["unified", "prefill", "decode"]
+Side = Literal["gateway", "engine"]
 Status = Literal["ok", "error", "cancelled", "incomplete"]
 Observer = Literal["engine", "kv_store", "router", "gateway"]
 Tier = Literal["device", "host", "disk", "remote"]
@@ -40,6 +41,8 @@ class Request(BaseModel):
     session: str | None = None
     turn: int | None = Field(default=None, description="1-based turn of the session")
     trace_id: str | None = None
+    response_id: str | None = Field(default=None, description="id the answer carries")
+    side: Side | None = Field(default=None, description="where it was written, for joining")
     replica: str | None = Field(default=None, description="engine process that served it")
     replica_role: ReplicaRole | None = None
     provider: str | None = None
@@ -130,7 +133,10 @@ class EngineSample(BaseModel):
     preemptions: int | None = None
     lookup_count: int | None = Field(default=None, description="look-ups that are no tokens")
     hit_count: int | None = None
-    count_unit: str | None = Field(default=None, description="what the two count")
+    skipped_count: int | None = Field(
+        default=None, description="of the same, those that could not be looked up at all"
+    )
+    count_unit: str | None = Field(default=None, description="what the three count")
     evicted: dict[str, int] | None = Field(default=None, description="{tier}/{unit} -> lost there")
     demoted: dict[str, int] | None = Field(
         default=None, description="{tier}/{unit} -> moved to that lower tier"

@@ -55,7 +55,7 @@ class Housekeeping:
 
     def _keep_order(self) -> None:
         """Count what came in, price new models; every hour merge, forget and renew prices too."""
-        self._store.fold(FOLD_PATIENCE_SECONDS)
+        self._store.fold_settled(FOLD_PATIENCE_SECONDS)
         if time.monotonic() >= self._prices_due:
             self._prices_due = time.monotonic() + PRICES_SECONDS
             self._prices.update()

@@ -110,7 +110,7 @@ def _services(
     def counters() -> Snapshot:
         """With the rows of this moment, unless the writer is busy or cannot write."""
         try:
-            store.fold(FOLD_PATIENCE_SECONDS)
+            store.fold_settled(FOLD_PATIENCE_SECONDS)
         except duckdb.Error:
             _log.exception("/metrics shows what was counted before")
         return store.counters.snapshot()

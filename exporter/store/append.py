@@ -19,7 +19,7 @@ from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
 from exporter.sources.lines import BadLine, LineBatch, for_threads
-from exporter.store import eligibility, fold, identity, live, rejects
+from exporter.store import bridged, eligibility, fold, identity, join, live, rejects
 from exporter.store.counters import CounterDelta
 from exporter.store.feed import Feed
 from exporter.store.identity import Facts, Settled
@@ -86,9 +86,10 @@ def append_many(
         return BatchResult()
     feed = Feed(chain([first], batches), stream.log_format.reshape, store.aside)
     with store.write() as cursor:
-        result, delta = _Append(store, cursor, stream, _utc(arrived or datetime.now(UTC))).run(feed)
+        steps = _Append(store, cursor, stream, _utc(arrived or datetime.now(UTC)))
+        result, delta = steps.run(feed)
     store.counters.apply(delta)
-    store.added(result.accepted)
+    store.added(steps.fresh.batch, result.accepted + result.corrected)
     return result
 
 
@@ -110,11 +111,14 @@ class _Append:
         self.store, self.cursor, self.stream, self.arrived = store, cursor, stream, arrived
         store.last_batch += 1
         merges = stream.log_format.merges_lines
-        self.fresh = identity.Fresh(store.last_batch, stream.source, merges, store.parsed)
+        joins = len(store.sides) > 1
+        self.fresh = identity.Fresh(store.last_batch, stream.source, merges, joins, store.parsed)
 
     def run(self, feed: Feed) -> tuple[BatchResult, CounterDelta]:
         fresh = self.fresh
         refused = self._map(feed)
+        if self.stream.log_format.bridges_calls:
+            bridged.flag_fresh(self.cursor, fresh.batch)
         facts, caching_off, tally = self._look()
         if caching_off:
             eligibility.mark_fresh(self.cursor, fresh.batch)
@@ -122,7 +126,8 @@ class _Append:
         delta = CounterDelta()
         if settled.corrected:
             self._correct(delta)
-        if caching_off or settled != Settled():
+        joined = self._join(delta)
+        if caching_off or joined or settled != Settled():
             _, _, tally = self._look()
         result = self._result(settled, tally, delta)
         result.flags.update(feed.left_out)
@@ -187,7 +192,8 @@ class _Append:
                 "live_seconds": self.store.settings.live_window_seconds,
             },
         ).fetchall()
-        return Facts(*row[:5]), row[5], row[6:]
+        self.sides = set(row[6] or ())
+        return Facts(*row[:5]), row[5], row[7:]
 
     def _result(self, settled: Settled, tally: tuple[Any, ...], delta: CounterDelta) -> BatchResult:
         kept, flagged, self.span, self.late_requests, delta.late_tokens, *tokens = tally
@@ -205,10 +211,22 @@ class _Append:
         """How many fresh rows carry each flag."""
         return dict(self.cursor.execute(_COUNT_FLAGS, {"batch": self.fresh.batch}).fetchall())
 
+    def _join(self, delta: CounterDelta) -> bool:
+        """Joins fresh rows with the other side's, if both sides ever wrote; True if any was."""
+        self.store.sides |= self.sides
+        if not self.sides or len(self.store.sides) < 2:
+            return False
+        window_seconds = self.store.settings.join_window_seconds
+        joined = join.join_fresh(self.cursor, self.fresh, window_seconds)
+        if joined:
+            self._correct(delta)
+        return joined
+
     def _correct(self, delta: CounterDelta) -> None:
-        """Folds everything, then takes the sums of corrected rows back."""
+        """Removes the rows in `superseded`; sums of them that were folded are taken back."""
         counters, live_seconds = self.store.counters, self.store.settings.live_window_seconds
-        delta.merge(fold.fold(self.cursor, counters, live_seconds, "superseded"))
+        if fold.any_folded(self.cursor, "superseded"):
+            delta.merge(fold.fold(self.cursor, counters, live_seconds, superseded="superseded"))
         identity.supersede(self.cursor)
 
     def _reject(
@@ -275,7 +293,8 @@ _TALLY = f"""
     coalesce(sum(cached_tokens) FILTER ({REPORTED}), 0)::BIGINT"""
 
 
-_LOOK = f"SELECT {identity.FACTS}, {eligibility.ANY_OFF}, {_TALLY} FROM {identity.FRESH} b"
+_LOOK = f"""SELECT {identity.FACTS}, {eligibility.ANY_OFF},
+    list(DISTINCT side) FILTER (side IS NOT NULL), {_TALLY} FROM {identity.FRESH} b"""
 _COUNT_FLAGS = f"""SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM {identity.FRESH})
     GROUP BY flag"""
 _INSERT_CAREFUL = """INSERT INTO requests BY NAME

@@ -16,14 +16,19 @@ def fold(
     cursor: duckdb.DuckDBPyConnection,
     counters: LiveCounters,
     live_seconds: float,
+    *,
+    until: int | None = None,
     superseded: str | None = None,
 ) -> CounterDelta:
-    """Folds every pending row. The delta is to be applied after the commit.
+    """Folds pending rows, up to batch `until` or all. The delta is to be applied after the
+    commit.
 
     `superseded` is a relation of stored rows that pending rows correct: what of it is folded
     is taken back, and counters rise by the difference only.
     """
-    pending = f"(SELECT * FROM requests WHERE batch > {folded_batch(cursor)})"
+    folded = folded_batch(cursor)
+    until = max(folded, last_batch(cursor) if until is None else until)
+    pending = f"(SELECT * FROM requests WHERE batch > {folded} AND batch <= {until})"
     _admit_tenants(cursor, counters.bounds, pending)
     parameters: dict[str, object] = {"live_seconds": live_seconds}
     rollup.add(cursor, pending)
@@ -32,8 +37,14 @@ def fold(
         rollup.add(cursor, superseded, sign=-1)
         delta.subtract(live.collect(cursor, counters, superseded, parameters))
     live.persist(cursor, delta)
-    set_folded(cursor, last_batch(cursor))
+    set_folded(cursor, until)
     return delta
+
+
+def any_folded(cursor: duckdb.DuckDBPyConnection, relation: str) -> bool:
+    """Whether roll-ups and counters have any row of a relation."""
+    [(first,)] = cursor.execute(f"SELECT min(batch) FROM {relation}").fetchall()
+    return first is not None and first <= folded_batch(cursor)
 
 
 def set_folded(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:

@@ -34,6 +34,9 @@ def _richness(row: str) -> str:
 _NO_TIME = "coalesce(list_has_any({row}.flags, ['no_time', 'relative_time']), false)"
 
 
+# SQL: the row is one that was joined of two; what arrives again is compared with its parts.
+JOINED = "coalesce(list_contains(flags, 'joined'), false)"
+
 # Lines of one response are at most this far apart.
 _NEAR_MICROSECONDS = 3_600_000_000
 
@@ -42,12 +45,14 @@ _NEAR_MICROSECONDS = 3_600_000_000
 class Fresh:
     """The rows a batch just brought, already in `requests` but not yet judged.
 
-    `merges` where one response may be several lines. `parse` takes long statements apart once.
+    `merges` where one response may be several lines, `joins` where rows of this store may have
+    been joined. `parse` takes long statements apart once.
     """
 
     batch: int
     source: str
     merges: bool
+    joins: bool
     parse: Callable[[str], duckdb.Statement]
 
 
@@ -192,7 +197,11 @@ def _stored(fresh: Fresh, facts: Facts) -> str:
     span = f"ts >= $first_ts::TIMESTAMP - {reach} AND ts < $last_ts::TIMESTAMP + {reach}"
     if facts.untimed:
         span = f"({span}) OR {_NO_TIME.format(row='requests')}"
-    return f"""(SELECT rowid AS stored_row, * FROM requests
+    stored = f"""SELECT rowid AS stored_row, * FROM requests
+        WHERE batch < $batch AND source = $source AND ({span})"""
+    if not fresh.joins:
+        return f"({stored})"
+    return f"""({stored} AND NOT {JOINED} UNION ALL SELECT NULL, * FROM request_parts AS requests
         WHERE batch < $batch AND source = $source AND ({span}))"""
 
 
@@ -203,7 +212,8 @@ def _settle_against(fresh: Fresh, facts: Facts) -> str:
         verdict = f"""CASE
             WHEN b.prompt_tokens <> r.prompt_tokens AND r.cached_tokens IS NOT NULL
                 AND b.cached_tokens IS NOT NULL THEN 'conflicting'
-            WHEN {_richness("b")} > {_richness("r")} THEN 'corrected' ELSE 'duplicate' END"""
+            WHEN {_richness("b")} > {_richness("r")} AND stored_row IS NOT NULL THEN 'corrected'
+            ELSE 'duplicate' END"""
     return f"""
     SELECT b.position, {verdict}
     FROM {FRESH} b JOIN {_stored(fresh, facts)} r

@@ -83,6 +83,7 @@ def _forget_requests(cursor: duckdb.DuckDBPyConnection, hot: datetime) -> None:
     ).fetchone()
     if not gone or not gone[0]:
         return
+    cursor.execute("DELETE FROM request_parts WHERE ts < $hot", {"hot": hot})
     since = cursor.execute("SELECT max(hour) FROM hot_since").fetchone()
     if since is None or since[0] is None or since[0] < hot:
         cursor.execute("DELETE FROM hot_since")

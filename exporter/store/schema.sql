@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS requests (
     ts TIMESTAMP NOT NULL, arrived TIMESTAMP NOT NULL,
     source VARCHAR NOT NULL, source_format VARCHAR NOT NULL,
     request_id VARCHAR, attempt INTEGER NOT NULL,
-    session VARCHAR, turn INTEGER, trace_id VARCHAR,
+    session VARCHAR, turn INTEGER, trace_id VARCHAR, response_id VARCHAR, side VARCHAR,
     replica VARCHAR, replica_role VARCHAR, provider VARCHAR,
     model VARCHAR, model_fingerprint VARCHAR,
     route VARCHAR, template VARCHAR, template_version VARCHAR, tenant VARCHAR,
@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS requests (
     batch BIGINT NOT NULL,  -- number of the batch of lines that brought it
     position BIGINT NOT NULL  -- byte offset of its line in that input
 );
+-- What each side said by itself of a call whose row in `requests` is a joined one.
+CREATE TABLE IF NOT EXISTS request_parts AS FROM requests LIMIT 0;
 -- Rows up to this batch are in the roll-ups and the live counters; one row. Later rows are added
 -- by the next fold, at the latest when the store is opened.
 CREATE TABLE IF NOT EXISTS folded (batch BIGINT NOT NULL);
@@ -89,7 +91,7 @@ CREATE TABLE IF NOT EXISTS engine_samples (
     lookup_tokens BIGINT, lookup_hit_tokens BIGINT,
     external_lookup_tokens BIGINT, external_hit_tokens BIGINT,
     output_tokens BIGINT, finished_requests BIGINT, preemptions BIGINT,
-    lookup_count BIGINT, hit_count BIGINT, count_unit VARCHAR,
+    lookup_count BIGINT, hit_count BIGINT, skipped_count BIGINT, count_unit VARCHAR,
     evicted MAP(VARCHAR, BIGINT), demoted MAP(VARCHAR, BIGINT),
     offload_tokens MAP(VARCHAR, BIGINT), offload_bytes MAP(VARCHAR, BIGINT),
     offload_seconds MAP(VARCHAR, DOUBLE),

@@ -1,10 +1,12 @@
 """The DuckDB file of one exporter: opened once, owned by one process, written one at a time."""
 
 import hashlib
+import math
 import os
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -43,6 +45,12 @@ class StoreSettings(BaseModel):
     hit_threshold_ratio: float = Field(
         0.8, gt=0, le=1, description="cached share of the eligible tokens that makes a hit"
     )
+    join_window_seconds: float = Field(
+        300, gt=0, description="rows of one call by gateway and engine start at most so far apart"
+    )
+    join_wait_seconds: float = Field(
+        20, ge=0, description="how long a row waits for the other side's before /metrics counts it"
+    )
     top_models: int = Field(50, ge=1, description="model values kept apart on /metrics")
     top_routes: int = Field(100, ge=1, description="route values kept apart on /metrics")
     top_templates: int = Field(100, ge=1, description="template values kept apart on /metrics")
@@ -79,8 +87,12 @@ class Store:
         live.restore(self.cursor(), self.counters)
         self.last_batch = fold.last_batch(self.cursor())
         self.earliest = earliest(self.cursor())
-        self._pending_rows = self.last_batch - fold.folded_batch(self.cursor())
+        self.sides = _sides(self.cursor())
+        # Batches that were not folded yet: number, rows, and when they came in.
+        self._pending: deque[tuple[int, int, float]] = deque()
         self._folded_at = 0.0
+        if self.last_batch > fold.folded_batch(self.cursor()):
+            self._pending.append((self.last_batch, 1, 0.0))
         self.fold()
 
     @classmethod
@@ -149,28 +161,47 @@ class Store:
                 raise
             cursor.execute("COMMIT")
 
-    def added(self, rows: int) -> None:
+    def added(self, batch: int, rows: int) -> None:
         """Told after each batch; folds once enough rows or enough time have gathered."""
-        self._pending_rows += rows
+        if rows:
+            self._pending.append((batch, rows, time.monotonic()))
+        waiting = sum(rows for _, rows, came in self._pending if came <= self._settled_before())
         waited = time.monotonic() - self._folded_at
-        if self._pending_rows >= _FOLD_ROWS or (self._pending_rows and waited >= _FOLD_SECONDS):
-            self.fold()
+        if waiting >= _FOLD_ROWS or (waiting and waited >= _FOLD_SECONDS):
+            self._fold(self._settled_before())
 
-    def fold(self, patience_seconds: float = -1) -> None:
-        """Brings roll-ups and counters up to the last row.
+    def fold(self) -> None:
+        """Brings roll-ups and counters up to the last row."""
+        self._fold(math.inf)
 
-        With `patience_seconds` it gives up when the writer stays busy that long, so that a
-        scrape is fresh when it can be and never waits for a large load.
+    def fold_settled(self, patience_seconds: float) -> None:
+        """The same up to the last row that need not wait for the other side's.
+
+        Gives up when the writer stays busy for `patience_seconds`, so that a scrape is fresh
+        when it can be and never waits for a large load.
         """
-        if not self._pending_rows or not self._folding.acquire(timeout=patience_seconds):
+        self._fold(self._settled_before(), patience_seconds)
+
+    def _settled_before(self) -> float:
+        """Batches that came in before this moment can be counted. Where gateway and engine both
+        write, a row waits to be joined: counters could not take it back from its outcome."""
+        wait_seconds = self.settings.join_wait_seconds if len(self.sides) > 1 else 0
+        return time.monotonic() - wait_seconds
+
+    def _fold(self, came_before: float, patience_seconds: float = -1) -> None:
+        settled = [batch for batch, _, came in list(self._pending) if came <= came_before]
+        if not settled or not self._folding.acquire(timeout=patience_seconds):
             return
         try:
             if not self._writing.acquire(timeout=patience_seconds):
                 return
             self._writing.release()
             with self.write() as cursor:
-                delta = fold.fold(cursor, self.counters, self.settings.live_window_seconds)
-                self._pending_rows = 0
+                until = None if came_before == math.inf else max(settled)
+                live_seconds = self.settings.live_window_seconds
+                delta = fold.fold(cursor, self.counters, live_seconds, until=until)
+                while self._pending and (until is None or self._pending[0][0] <= until):
+                    self._pending.popleft()
             self.counters.apply(delta)
             self._folded_at = time.monotonic()
         finally:
@@ -254,6 +285,15 @@ def _key(directory: Path) -> str:
 def _admitted(cursor: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     """Label values that may appear on /metrics."""
     return cursor.execute("SELECT label, value FROM label_values").fetchall()
+
+
+def _sides(cursor: duckdb.DuckDBPyConnection) -> set[str]:
+    """Which sides of calls ever wrote to the store."""
+    rows = cursor.execute(
+        """SELECT DISTINCT side FROM (SELECT side FROM requests UNION ALL
+            SELECT side FROM request_parts) WHERE side IS NOT NULL"""
+    ).fetchall()
+    return {side for (side,) in rows}
 
 
 def earliest(cursor: duckdb.DuckDBPyConnection) -> datetime | None:

@@ -40,7 +40,7 @@ REQUEST_COLUMNS = tuple(Request.model_fields)
 
 # What a source may state for rows that do not say it themselves.
 DEFAULTS = (
-    "replica", "replica_role", "provider", "model", "model_fingerprint",
+    "side", "replica", "replica_role", "provider", "model", "model_fingerprint",
     "route", "template", "template_version", "tenant", "adapter", "block_size",
 )  # fmt: skip
 
@@ -125,6 +125,7 @@ _ELIGIBLE = """CASE WHEN block_size > 0
     THEN floor((prompt_tokens - 1) / block_size) * block_size ELSE prompt_tokens END"""
 # Columns worked out from the others, the same in both readings.
 COMPUTED = {
+    "side": "CASE WHEN side IN ('gateway', 'engine') THEN side END",
     "arrived": "$arrived",
     "source": "$source",
     "ttft_point": "CASE WHEN ttft_seconds IS NOT NULL THEN ttft_point END",

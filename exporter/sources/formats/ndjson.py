@@ -28,6 +28,8 @@ FORMAT = LogFormat(
         text("session", "session", "session_id"),
         tokens("turn", "turn"),
         text("trace_id", "trace_id"),
+        text("response_id", "response_id"),
+        text("side", "side"),
         text("replica", "replica", "engine"),
         text("replica_role", "replica_role"),
         text("provider", "provider"),

@@ -48,7 +48,7 @@ _NEEDED = (
     "ts", "request_id", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
     "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
     "attempt", "prompt_logprobs", "ineligible_reason", "cache_salt", "adapter",
-    "model_fingerprint", "ended", "skip", "note", "provider", "model", "convention",
+    "model_fingerprint", "side", "ended", "skip", "note", "provider", "model", "convention",
 )  # fmt: skip
 
 
