@@ -106,19 +106,30 @@ def _counts(sample: EngineSample) -> bool:
     return sample.observer == "engine" and sample.role != "decode"
 
 
+def _pair(sample: EngineSample) -> tuple[int | None, int | None]:
+    """Prompt and cached tokens of one family, as in engine_hit_ratio: look-ups and their hits
+    where an engine counts nothing else."""
+    looked_up, hits = sample.lookup_tokens, sample.lookup_hit_tokens
+    by_lookup = (sample.provenance or "").startswith("lookup/")
+    if by_lookup and looked_up is not None and hits is not None:
+        return looked_up, hits + (sample.external_hit_tokens or 0)
+    return sample.prompt_tokens, sample.cached_tokens
+
+
 def _add(row: EngineCounters, sample: EngineSample) -> None:
     """Add one interval's increases; None (a baseline, a metric not there) adds nothing."""
     # One page gives several samples of a replica where it tells tenants apart.
     same_page = row.sampled == sample.ts
+    prompt_tokens, cached_tokens = _pair(sample)
     if sample.since is not None:
-        row.prompt_known = same_page and row.prompt_known or sample.prompt_tokens is not None
-        row.cached_known = same_page and row.cached_known or sample.cached_tokens is not None
-    row.prompt_tokens += sample.prompt_tokens or 0
-    row.cached_tokens += sample.cached_tokens or 0
+        row.prompt_known = (same_page and row.prompt_known) or prompt_tokens is not None
+        row.cached_known = (same_page and row.cached_known) or cached_tokens is not None
+    row.prompt_tokens += prompt_tokens or 0
+    row.cached_tokens += cached_tokens or 0
     row.resets += sample.reset
     tiers = {tier: getattr(sample, f"cached_{tier}") or 0 for tier in TIERS}
     # Tiers counted at another moment than the whole may exceed it: then no tier is named.
-    if sum(tiers.values()) <= (sample.cached_tokens or 0):
+    if sum(tiers.values()) <= (cached_tokens or 0):
         for tier, increase in tiers.items():
             if increase:
                 row.by_tier[tier] = row.by_tier.get(tier, 0) + increase

@@ -75,17 +75,18 @@ DEFINITIONS: tuple[Definition, ...] = (
         "counter",
         ENGINE,
         "Prompt tokens, cached or not, by the engine's own counters. Source: "
-        "vllm:prompt_tokens_total, sglang:prompt_tokens_total, or llamacpp:prompt_tokens_total + "
-        f"llamacpp:prompt_tokens_cached_total. {_SINCE}",
+        "vllm:prompt_tokens_total, sglang:prompt_tokens_total, trtllm_prompt_tokens_total, or "
+        "llamacpp:prompt_tokens_total + llamacpp:prompt_tokens_cached_total; where a version "
+        f"counts look-ups only (vLLM before 0.16), tokens looked up. {_SINCE}",
     ),
     Definition(
         "prefixcache_engine_cached_tokens_total",
         "counter",
         (*ENGINE, "tier"),
         "Prompt tokens whose KV was reused, by tier (unknown = tier not named), by the engine's "
-        "own counters. Source: vllm:prompt_tokens_cached_total (before 0.16 the prefix cache hit "
-        "counters), sglang:cached_tokens_total, llamacpp:prompt_tokens_cached_total. "
-        f"{_SINCE}",
+        "own counters. Source: vllm:prompt_tokens_cached_total, sglang:cached_tokens_total, "
+        "trtllm_prompt_cached_tokens_total, llamacpp:prompt_tokens_cached_total; where a version "
+        f"counts look-ups only (vLLM before 0.16), their hits. {_SINCE}",
     ),
     Definition(
         "prefixcache_resets_total",
@@ -100,15 +101,15 @@ DEFINITIONS: tuple[Definition, ...] = (
         (*ENGINE, "state"),
         "KV memory in tokens: running = held by running requests, cached = reusable but "
         "unreferenced, free = neither. A state the engine does not tell has no series. Source: "
-        "vllm:kv_cache_usage_perc x capacity, or sglang:kv_used_tokens, kv_evictable_tokens and "
-        "kv_available_tokens.",
+        "vllm:kv_cache_usage_perc x capacity, sglang:kv_used_tokens, kv_evictable_tokens and "
+        "kv_available_tokens, or trtllm_kv_cache_used_blocks x block size.",
     ),
     Definition(
         "prefixcache_kv_capacity_tokens",
         "gauge",
         ENGINE,
-        "KV memory of a replica in tokens. Source: vllm:cache_config_info, or "
-        "sglang:max_total_num_tokens.",
+        "KV memory of a replica in tokens. Source: vllm:cache_config_info, "
+        "sglang:max_total_num_tokens, or trtllm_kv_cache_max_blocks x block size.",
     ),
     # ---- about this exporter
     Definition(

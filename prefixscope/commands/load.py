@@ -179,6 +179,5 @@ def _pages_facts(pages: PagesSummary) -> list[tuple[str, str]]:
         *((name, f"{count:,}") for name, count in counts.items() if count),
     ]
     for target, missing in pages.missing_metrics.items():
-        if missing:
-            facts.append((f"missing on {target}", ", ".join(missing)))
+        facts += [(f"missing on {target}", metric) for metric in missing]
     return [*facts, *(("note", message) for message in pages.messages)]

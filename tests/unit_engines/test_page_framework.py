@@ -365,3 +365,12 @@ def test_t15_tiers_counted_at_another_moment_name_no_tier() -> None:
                             cached_device=6000, cached_host=2500))  # fmt: skip
     (row,) = totals.snapshot().values()
     assert (row.cached_tokens, row.by_tier) == (8000, {})
+
+
+def test_where_only_lookups_are_counted_both_counters_are_of_that_family() -> None:
+    totals = totals_of(
+        live(prompt_tokens=10_000, lookup_tokens=12_000, lookup_hit_tokens=4_800,
+             external_hit_tokens=200, provenance="lookup/attempt/tokens")
+    )  # fmt: skip
+    (row,) = totals.snapshot().values()
+    assert (row.prompt_tokens, row.cached_tokens) == (12_000, 5_000)

@@ -24,7 +24,7 @@ Unit = Literal[
 Fact = float | bool
 # The fields of one EngineSample while it is put together.
 Fields = dict[str, object]
-# {when it is credited}/{how often a prompt is}/{in what}; see docs/metrics.md.
+# {when it is credited}/{how often a prompt is}/{in what}; see docs/engines/README.md.
 PROVENANCE = re.compile(r"(lookup|finish)/(attempt|once)/(tokens|blocks|objects|requests)")
 # Fields that some hit ratio is made of: their rows say their provenance.
 RATIO_PARTS = frozenset(
