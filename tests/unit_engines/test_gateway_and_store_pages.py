@@ -49,6 +49,22 @@ def test_t39_answers_from_the_response_cache_are_no_prefix_hits(through: Through
     assert (rows["support"]["hits"], rows["support"]["asked"]) == (800, 1000)
 
 
+def test_t49_teams_are_bounded_and_the_totals_stay_right(through: Through) -> None:
+    def page(tokens: int) -> str:
+        return "".join(
+            f'litellm_{name}_metric_total{{model="small",team_alias="team-{team}"}} {amount}\n'
+            for team in range(300)
+            for name, amount in (("input_tokens", tokens), ("input_cached_tokens", tokens // 2))
+        )
+
+    pages = {"proxy": [page(0), page(10)]}
+    teams = through(pages, "observed_hit_ratio", by="tenant")
+    assert len(teams) <= 101
+    assert "other" in {row["tenant"] for row in teams}
+    (total,) = through(pages, "observed_hit_ratio")
+    assert (total["hits"], total["asked"]) == (300 * 5, 300 * 10)
+
+
 def test_people_and_keys_of_the_proxy_stay_out_of_the_store(tmp_path: Path) -> None:
     pages = [
         page.replace(b'user_email="None"', b'user_email="ann@example.org"')

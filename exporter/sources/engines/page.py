@@ -154,8 +154,8 @@ def read_page(
         own = [series for series in own if series.names]
     if not own:
         raise UnknownPage(
-            f"no metric of {', '.join(ENGINES)} is on the page: is it the engine's own page "
-            "(not a router's or a host's), with its metrics switched on?"
+            f"no metric of {', '.join(ENGINES)} is on the page: is it the program's own page "
+            "(not a host's), with its metrics switched on?"
         )
     return _put_together(own, exposition, ranked)
 
