@@ -18,6 +18,7 @@ from exporter.errors import PrefixscopeError
 
 _CHUNK_BYTES = 65_536
 _OK = 200
+_ASKS_FOR_A_KEY = (401, 403)
 
 
 class FetchFailed(PrefixscopeError):
@@ -87,6 +88,11 @@ def _answer(response: http.client.HTTPResponse, limits: FetchLimits) -> Fetched:
         raise FetchFailed(
             f"the target redirects (HTTP {status}) to {response.headers.get('Location', '?')[:200]}"
             ": redirects are not followed, configure the final address"
+        )
+    if status in _ASKS_FOR_A_KEY:
+        raise FetchFailed(
+            f"the target answered HTTP {status}: it asks for a key, and targets are sent none; let "
+            "its metrics be read without one (LiteLLM: require_auth_for_metrics_endpoint: false)"
         )
     if status != _OK:
         raise FetchFailed(f"the target answered HTTP {status} {response.reason[:100]}")
