@@ -93,7 +93,7 @@ def parse_page(
     read = _openmetrics_samples if openmetrics else _classic_samples
     try:
         samples = list(read(lines))
-    except (ValueError, IndexError, KeyError, AttributeError) as error:
+    except (ValueError, IndexError, KeyError, AttributeError, OverflowError) as error:
         # The library's parsers raise whichever of these the odd line leads them to.
         kind = "OpenMetrics" if openmetrics else "Prometheus text"
         raise NotAMetricsPage(f"the page is not valid {kind}: {_first_words(error)}") from error

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from exporter.engine_totals import EngineTotals
 from exporter.records import EngineSample
@@ -19,7 +21,7 @@ from exporter.sources.engines.mapping import (
 )
 from exporter.sources.engines.own_series import MAX_PAIRS, OwnSeries, PageLabels, keyed_hash
 from exporter.sources.engines.page import EnginePage, read_page
-from exporter.sources.exposition import PageSample
+from exporter.sources.exposition import NotAMetricsPage, PageSample
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 from exporter.sources.pages import ingest_pages
 from exporter.store.store import Store
@@ -374,3 +376,48 @@ def test_where_only_lookups_are_counted_both_counters_are_of_that_family() -> No
     )  # fmt: skip
     (row,) = totals.snapshot().values()
     assert (row.prompt_tokens, row.cached_tokens) == (12_000, 5_000)
+
+
+# ------------------------------------------------------------------------- fuzz
+
+ERAS = sorted((Path(__file__).parent / "pages").glob("*/*"))
+ODD = (b"NaN", b"-1", b"1e400", b"+Inf", b"", b"\xff", b'"', b"\\", b"{", b",", b"=", b"1_0",
+       b"\n", b"\x00", b"# TYPE ", b"9" * 400)  # fmt: skip
+KINDS = ("text/plain", "application/openmetrics-text", "application/json", None)
+
+
+@st.composite
+def damaged_pages(draw: st.DrawFn) -> tuple[bytes, bytes, str | None]:
+    """A page and a damaged copy of it."""
+    whole = draw(st.sampled_from(ERAS)).read_bytes()[:6000]
+    body = bytearray(whole)
+    for _ in range(draw(st.integers(1, 6))):
+        place = draw(st.integers(0, len(body)))
+        removed = draw(st.integers(0, 8))
+        body[place : place + removed] = draw(st.sampled_from(ODD))
+    return whole, bytes(body), draw(st.sampled_from(KINDS))
+
+
+@given(damaged_pages())
+@settings(max_examples=300)
+def test_a_damaged_page_is_read_or_refused_and_never_counts_below_zero(
+    pages: tuple[bytes, bytes, str | None],
+) -> None:
+    whole, damaged, kind = pages
+    state = TargetState()
+    for minute, body in enumerate((whole, damaged, whole)):
+        try:
+            read = read_page(body, kind, TEAMS)
+        except NotAMetricsPage:
+            continue
+        for sample in advance(state, read, 1_000_000_000 + 60 * minute, WHO):
+            for value in sample.model_dump().values():
+                amounts = value.values() if isinstance(value, dict) else [value]
+                assert not any(isinstance(n, int | float) and n < 0 for n in amounts)
+    assert TargetState.from_json(state.to_json()) == state
+
+
+def test_a_number_too_large_for_any_counter_is_refused_in_words() -> None:
+    body = f"# TYPE sglang:prompt_tokens counter\nsglang:prompt_tokens_total {'9' * 400}\n# EOF\n"
+    with pytest.raises(NotAMetricsPage, match="not valid OpenMetrics"):
+        read_page(body.encode(), "application/openmetrics-text")
