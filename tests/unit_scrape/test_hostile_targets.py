@@ -84,7 +84,9 @@ SHORT = OK + b"Content-Length: 100\r\n\r\nx 1\n"
         pytest.param(endless_line, "not HTTP as expected", id="endless-line"),
         pytest.param(answers(REDIRECT), "redirects.*169.254.169.254.*not followed", id="redirect"),
         pytest.param(answers(b"HTTP/1.1 500 Oops\r\n\r\n"), "HTTP 500 Oops", id="error"),
-        pytest.param(answers(b"HTTP/1.1 401 No\r\n\r\n"), "HTTP 401.*without one", id="asks-for-a-key"),
+        pytest.param(
+            answers(b"HTTP/1.1 401 No\r\n\r\n"), "HTTP 401.*without one", id="asks-for-a-key"
+        ),
         pytest.param(answers(GZIPPED), "gzip-encoded", id="gzip"),
         pytest.param(answers(SHORT), "cut short: 96 bytes", id="cut-short"),
         pytest.param(answers(b"SSH-2.0-OpenSSH_9.6\r\n"), "not HTTP as expected", id="ssh"),
