@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import NamedTuple
 
 import duckdb
 
@@ -19,7 +19,7 @@ from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
 from exporter.sources.lines import BadLine, LineBatch, for_threads
-from exporter.store import bridged, eligibility, fold, identity, join, live, rejects
+from exporter.store import bridged, decode, eligibility, fold, identity, join, live, rejects
 from exporter.store.counters import CounterDelta
 from exporter.store.feed import Feed
 from exporter.store.identity import Facts, Settled
@@ -119,23 +119,25 @@ class _Append:
         refused = self._map(feed)
         if self.stream.log_format.bridges_calls:
             bridged.flag_fresh(self.cursor, fresh.batch)
-        facts, caching_off, tally = self._look()
-        if caching_off:
+        look = self._look()
+        if look.caching_off:
             eligibility.mark_fresh(self.cursor, fresh.batch)
-        settled = identity.settle(self.cursor, fresh, facts)
+        settled = identity.settle(self.cursor, fresh, look.facts)
         delta = CounterDelta()
         if settled.corrected:
             self._correct(delta)
-        joined = self._join(delta)
-        if caching_off or joined or settled != Settled():
-            _, _, tally = self._look()
-        result = self._result(settled, tally, delta)
+        joined = self._join(look.sides, delta)
+        turned = look.decode and decode.mark(self.cursor, look.first_ts, look.last_ts)
+        if look.caching_off or joined or turned or settled != Settled():
+            look = self._look()
+        result = self._result(settled, look)
+        delta.late_tokens = look.late_tokens
         result.flags.update(feed.left_out)
         if feed.bad or settled.conflicting or refused:
             self.cursor.register("places", feed.places())
             self._reject(feed.bad, refused > 0, result, delta)
             self.cursor.unregister("places")
-        self._remember(feed, result, delta)
+        self._remember(feed, look, result, delta)
         return result, delta
 
     def _map(self, feed: Feed) -> int:
@@ -183,8 +185,7 @@ class _Append:
         ).fetchall()
         return changed
 
-    def _look(self) -> tuple[Facts, bool, tuple[Any, ...]]:
-        """One look at the fresh rows: what settling and the tally need to know of them."""
+    def _look(self) -> "_Look":
         [row] = self.cursor.execute(
             self.store.parsed(_LOOK),
             {
@@ -192,29 +193,30 @@ class _Append:
                 "live_seconds": self.store.settings.live_window_seconds,
             },
         ).fetchall()
-        self.sides = set(row[6] or ())
-        return Facts(*row[:5]), row[5], row[7:]
+        return _Look(Facts(*row[:5]), *row[5:])
 
-    def _result(self, settled: Settled, tally: tuple[Any, ...], delta: CounterDelta) -> BatchResult:
-        kept, flagged, self.span, self.late_requests, delta.late_tokens, *tokens = tally
+    def _result(self, settled: Settled, look: "_Look") -> BatchResult:
         return BatchResult(
-            kept - settled.corrected,
+            look.kept - settled.corrected,
             settled.duplicate,
             settled.corrected,
             settled.conflicting,
             {},
-            self._flags() if flagged else {},
-            *tokens,
+            self._flags() if look.flagged else {},
+            look.prompt_tokens,
+            look.eligible_prompt_tokens,
+            look.reported_prompt_tokens,
+            look.cached_tokens,
         )
 
     def _flags(self) -> dict[str, int]:
         """How many fresh rows carry each flag."""
         return dict(self.cursor.execute(_COUNT_FLAGS, {"batch": self.fresh.batch}).fetchall())
 
-    def _join(self, delta: CounterDelta) -> bool:
+    def _join(self, sides: list[str] | None, delta: CounterDelta) -> bool:
         """Joins fresh rows with the other side's, if both sides ever wrote; True if any was."""
-        self.store.sides |= self.sides
-        if not self.sides or len(self.store.sides) < 2:
+        self.store.sides.update(sides or ())
+        if not sides or len(self.store.sides) < 2:
             return False
         window_seconds = self.store.settings.join_window_seconds
         joined = join.join_fresh(self.cursor, self.fresh, window_seconds)
@@ -245,7 +247,9 @@ class _Append:
         )
         delta.rejected = {(source, reason): count for reason, count in stored.items()}
 
-    def _remember(self, feed: Feed, result: BatchResult, delta: CounterDelta) -> None:
+    def _remember(
+        self, feed: Feed, look: "_Look", result: BatchResult, delta: CounterDelta
+    ) -> None:
         """The tally of the batch and how far its file has been read."""
         source, name = self.stream.source, self.stream.log_format.name
         self.cursor.execute(
@@ -259,10 +263,10 @@ class _Append:
                 "corrected": result.corrected,
                 "conflicting": result.conflicting,
                 "rejected": result.rejected,
-                "late": self.late_requests,
+                "late": look.late_requests,
                 "late_tokens": delta.late_tokens,
-                "first": self.span["first"],
-                "last": self.span["last"],
+                "first": look.first_ts,
+                "last": look.last_ts,
                 "flags": result.flags,
             },
         )
@@ -281,10 +285,28 @@ class _Append:
             )
 
 
+class _Look(NamedTuple):
+    """What settling, joining and the tally need to know of the fresh rows."""
+
+    facts: Facts
+    caching_off: bool
+    sides: list[str] | None
+    decode: bool
+    kept: int
+    flagged: bool
+    first_ts: datetime | None
+    last_ts: datetime | None
+    late_requests: int
+    late_tokens: int
+    prompt_tokens: int
+    eligible_prompt_tokens: int
+    reported_prompt_tokens: int
+    cached_tokens: int
+
+
 _LATE = f"NOT ({live.LIVE})"
 _TALLY = f"""
-    count(*), count(flags) > 0,
-    {{'first': min(ts), 'last': max(ts)}},
+    count(*), count(flags) > 0, min(ts), max(ts),
     count(*) FILTER ({_LATE}),
     coalesce(sum(prompt_tokens) FILTER ({_LATE}), 0)::BIGINT,
     coalesce(sum(prompt_tokens), 0)::BIGINT,
@@ -294,7 +316,8 @@ _TALLY = f"""
 
 
 _LOOK = f"""SELECT {identity.FACTS}, {eligibility.ANY_OFF},
-    list(DISTINCT side) FILTER (side IS NOT NULL), {_TALLY} FROM {identity.FRESH} b"""
+    list(DISTINCT side) FILTER (side IS NOT NULL), {decode.LOOKS_LIKE_DECODE}, {_TALLY}
+    FROM {identity.FRESH} b"""
 _COUNT_FLAGS = f"""SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM {identity.FRESH})
     GROUP BY flag"""
 _INSERT_CAREFUL = """INSERT INTO requests BY NAME

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from exporter.records import EngineSample
-from exporter.store import eligibility
+from exporter.store import decode, eligibility
 
 _TIME = pa.timestamp("us")
 _INTEGER_32 = {"block_size"}
@@ -108,6 +108,9 @@ def append_samples(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSa
         first = min(sample.since or sample.ts for sample in off)
         last = max(sample.ts for sample in off)
         eligibility.mark_stored(cursor, _naive(first), _naive(last))
+    decoding = [sample.ts for sample in samples if sample.role == "decode"]
+    if decoding:
+        decode.mark(cursor, _naive(min(decoding)), _naive(max(decoding)))
 
 
 def upsert_targets(cursor: duckdb.DuckDBPyConnection, rows: Iterable[TargetRow]) -> None:
