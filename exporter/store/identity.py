@@ -159,7 +159,9 @@ def _same_request(merges: bool) -> str:
     if merges:  # lines of a response stand close together, on either side of a full hour
         untimed = " AND ".join(_NO_TIME.format(row=row) for row in ("b", "r"))
         same = f"({untimed} OR abs(epoch_us(b.ts) - epoch_us(r.ts)) <= {_NEAR_MICROSECONDS})"
-    return f"b.request_id = r.request_id AND b.attempt = r.attempt AND {same}"
+    # What an engine and a gateway wrote about one call is two rows, which are joined.
+    return f"""b.request_id = r.request_id AND b.attempt = r.attempt AND {same}
+        AND NOT coalesce(b.side <> r.side, false)"""
 
 
 def _grouped(fresh: Fresh) -> str:
@@ -167,11 +169,14 @@ def _grouped(fresh: Fresh) -> str:
     rows = f"(SELECT * FROM {FRESH} WHERE request_id IS NOT NULL)"
     if not fresh.merges:
         return f"(SELECT *, {_hour('b')} AS hour FROM {rows} b)"
-    id_in_order = "PARTITION BY request_id, attempt ORDER BY ts, position"
+    id_in_order = "PARTITION BY request_id, attempt, side ORDER BY ts, position"
     apart = f"epoch_us(ts) - epoch_us(lag(ts) OVER ({id_in_order})) > {_NEAR_MICROSECONDS}"
     return f"""(SELECT *, count(*) FILTER (apart) OVER (
             {id_in_order} ROWS UNBOUNDED PRECEDING) AS hour
         FROM (SELECT *, {apart} AS apart FROM {rows}))"""
+
+
+_KEY = "request_id, attempt, side, hour"
 
 
 def _settle_within(fresh: Fresh) -> str:
@@ -184,10 +189,10 @@ def _settle_within(fresh: Fresh) -> str:
     return f"""
     SELECT position, CASE WHEN same {differs} first_value(same) OVER identity
         THEN 'conflicting' ELSE 'duplicate' END
-    FROM (SELECT position, request_id, attempt, hour, {same} AS same,
-            row_number() OVER (PARTITION BY request_id, attempt, hour ORDER BY {order}) AS place
+    FROM (SELECT position, {_KEY}, {same} AS same,
+            row_number() OVER (PARTITION BY {_KEY} ORDER BY {order}) AS place
         FROM {_grouped(fresh)} b)
-    WINDOW identity AS (PARTITION BY request_id, attempt, hour ORDER BY place)
+    WINDOW identity AS (PARTITION BY {_KEY} ORDER BY place)
     QUALIFY place > 1"""
 
 

@@ -202,16 +202,36 @@ def test_t04_answers_of_one_prompt_have_a_span_each_and_count_once(store: Store)
     assert [row["output_tokens"] for row in requests(store)] == [7]
 
 
-def test_the_engines_and_the_clients_span_of_one_response_are_one_request(store: Store) -> None:
-    """The engine's ends first and states no cached tokens; the client's does."""
-    engine = span(1, {"gen_ai.request.id": "cmpl-1", "gen_ai.usage.prompt_tokens": 100,
-                      "gen_ai.usage.completion_tokens": 7}, name="llm_request")  # fmt: skip
-    client = call(1, {**BASE, "gen_ai.response.id": "cmpl-1",
-                      "gen_ai.usage.cache_read.input_tokens": 64})  # fmt: skip
-    load(store, [request(engine)], format="otlp")
-    assert load(store, [request(client)], format="otlp").corrected == 1
+@pytest.mark.parametrize("batches", [1, 2])
+def test_the_engines_and_the_clients_span_of_one_response_are_joined(
+    store: Store, batches: int
+) -> None:
+    """In one stream, as a collector sends them. The engine's ends first and states no cached
+    tokens; the client's does. Sent again, both are known."""
+    engine = span(1, {"gen_ai.request.id": "chatcmpl-1", "gen_ai.usage.prompt_tokens": 100,
+                      "gen_ai.latency.time_in_queue": 0.25, "service.instance.id": "pod-1"},
+                  name="llm_request", kind=2)  # fmt: skip
+    client = call(1, {**BASE, "gen_ai.response.id": "chatcmpl-1", "user.id": "u1",
+                      "gen_ai.usage.cache_read.input_tokens": 64, "server.address": "api"},
+                  spanId=f"{2:016x}")  # fmt: skip
+    for _ in range(2):
+        for sent in ([[engine, client]], [[engine], [client]])[batches - 1]:
+            load(store, [request(*sent)], format="otlp")
     (row,) = requests(store)
-    assert (row["prompt_tokens"], row["cached_tokens"]) == (100, 64)
+    assert (row["prompt_tokens"], row["cached_tokens"], row["output_tokens"]) == (100, 64, 7)
+    assert (row["replica"], row["queue_seconds"], row["tenant"]) == ("pod-1", 0.25, "u1")
+    assert "joined" in row["flags"]
+
+
+def test_one_trace_joins_spans_that_share_no_id(store: Store) -> None:
+    """vLLM goes on with the trace of its client; the client's library states no response id."""
+    engine = span(1, {"gen_ai.request.id": "cmpl-1", "gen_ai.usage.prompt_tokens": 100},
+                  name="llm_request", kind=2, parentSpanId=f"{2:016x}")  # fmt: skip
+    client = call(1, {**BASE, "user.id": "u1"}, spanId=f"{2:016x}")
+    load(store, [request(engine)], "vllm", format="otlp")
+    load(store, [request(client)], "bot", format="otlp")
+    (row,) = requests(store)
+    assert (row["prompt_tokens"], row["tenant"]) == (100, "u1")
 
 
 # ---- what a request says

@@ -47,7 +47,9 @@ _SET_ASIDE = (otel_spans.PARENT, otel_spans.UNREADABLE)
 _FIELDS: tuple[Field, ...] = (
     time("ts", "start"),
     text("request_id", *_under(names.REQUEST_ID), "span_id"),
+    text("response_id", *_under(names.RESPONSE_ID)),
     text("trace_id", "trace_id"),
+    text("side", "side"),
     text("session", *_under(names.SESSION)),
     text("replica", "replica"),
     text("replica_role", "replica_role"),

@@ -17,7 +17,8 @@ _KEY_LIMIT = 128
 
 # Per field the first that holds a value wins: the current names of the GenAI convention, then
 # its older ones, then those of engines and libraries.
-REQUEST_ID = ("gen_ai.response.id", "gen_ai.request.id")
+RESPONSE_ID = ("gen_ai.response.id",)
+REQUEST_ID = (*RESPONSE_ID, "gen_ai.request.id")
 SESSION = ("gen_ai.conversation.id", "session.id")
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 MODEL = (

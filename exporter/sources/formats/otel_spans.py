@@ -142,6 +142,7 @@ def _row(span: Span) -> Row:
         "start": _text(span.start) if start is None else start // 1000 or None,
         "trace_id": span.trace_id,
         "span_id": span.span_id,
+        "side": "engine" if _of_engine(span) else "gateway",
         "replica": _replica(span),
         "replica_role": _role(span),
         "e2e_seconds": (end - start) / 1e9 if start and end and end >= start else None,
@@ -204,12 +205,17 @@ def _status(span: Span) -> str:
     return "error" if span.failed or error or reasons == "error" else "ok"
 
 
+def _of_engine(span: Span) -> bool:
+    """Whether the engine itself wrote the span: it knows what happened inside."""
+    inside = (names.ENGINE_TTFT, names.QUEUE, names.PREFILL)
+    by_name = span.name == _ENGINE_SPAN or span.scope == _SGLANG_SCOPE
+    return by_name or any(name in span.attributes for name in inside)
+
+
 def _convention(span: Span) -> str | None:
     """Says so where the names used are defined as parts of the prompt, or an engine counted."""
-    known = span.attributes
-    if any(name in known for name in names.INCLUDED_CACHED):
-        return "inclusive"
-    return "inclusive" if span.name == _ENGINE_SPAN or span.scope == _SGLANG_SCOPE else None
+    defined = any(name in span.attributes for name in names.INCLUDED_CACHED)
+    return "inclusive" if defined or _of_engine(span) else None
 
 
 def _text(value: Scalar | None) -> str | None:
