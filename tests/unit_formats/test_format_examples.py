@@ -191,14 +191,14 @@ def _got(field: str, expected: object, rows: list[Answer], began: datetime) -> o
 
 @at_hand
 @pytest.mark.parametrize("name", READ_AS)
-def test_described_examples_become_the_described_record(shared_store: Store, name: str) -> None:
+def test_described_examples_become_the_described_record(store: Store, name: str) -> None:
     example = _examples()[name]
     record = example["record"]
     data = record.encode() if isinstance(record, str) else json.dumps(record).encode() + b"\n"
     began = datetime.now(UTC)
-    summary = load(shared_store, data, name, format="auto")
+    summary = load(store, data, name, format="auto")
     assert summary.format == READ_AS[name]
-    rows = sorted(requests(shared_store, name), key=lambda row: row["position"])
+    rows = sorted(requests(store, name), key=lambda row: row["position"])
     expected = dict(example["expect"])
     if "ts" in expected:
         expected["ts"] = _moment(expected["ts"])

@@ -89,6 +89,7 @@ FORMAT = LogFormat(
     fields=(
         *SHARED,
         text("request_id", "litellm_call_id", "id"),
+        text("response_id", "id"),
         text("trace_id", "trace_id"),
         text(
             "tenant",
@@ -103,7 +104,7 @@ FORMAT = LogFormat(
         flag("stream", "stream"),
         status("status", cases=(case("cancelled", "error_information.error_code", "499"),)),
     ),
-    constants=(("ttft_point", "gateway"),),
+    constants=(("ttft_point", "gateway"), ("side", "gateway")),
     merges_lines=True,
     bridges_calls=True,
 )

@@ -45,6 +45,7 @@ FORMAT = LogFormat(
     fields=(
         *SHARED,
         text("request_id", "litellm_call_id", "request_id"),
+        text("response_id", "request_id"),
         text("trace_id", "trace_id"),
         text("tenant", "team_id", "organization_id", "user", "end_user", "api_key"),
         *usage_fields("metadata.usage_object", "metadata.additional_usage_values"),
@@ -54,7 +55,7 @@ FORMAT = LogFormat(
             "status", cases=(case("cancelled", "metadata.error_information.error_code", "499"),)
         ),
     ),
-    constants=(("ttft_point", "gateway"),),
+    constants=(("ttft_point", "gateway"), ("side", "gateway")),
     merges_lines=True,
     bridges_calls=True,
     reshape=_opened,
