@@ -151,9 +151,10 @@ class _Append:
         self.cursor.register("lines", feed.reader())
         try:
             self._read(f"INSERT INTO requests BY NAME {quick}")
-        finally:
-            self.cursor.unregister("lines")
+        except duckdb.Error:
             feed.check()
+            raise
+        self.cursor.unregister("lines")
         doubted = aside.take()
         if not doubted.num_rows:
             return 0

@@ -1,0 +1,66 @@
+"""A load takes few, large transactions; what fails in one leaves nothing of it."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from exporter.sources.intake import Intake
+from exporter.store import feed
+from exporter.store.store import Store
+from tests.log_path import NOON, load, requests
+
+
+def batches(store: Store) -> int:
+    [(count,)] = store.cursor().execute("SELECT count(*) FROM ingest_batches").fetchall()
+    return int(count)
+
+
+def rows(count: int, **more: object) -> bytes:
+    made = ({"request_id": f"r{n}", "ts": NOON, "prompt_tokens": 10, **more} for n in range(count))
+    return b"".join(json.dumps(row).encode() + b"\n" for row in made)
+
+
+class Breaking(io.BytesIO):
+    """A file on a disk that fails after its first megabytes."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() > 1 << 24:
+            raise OSError(5, "Input/output error")
+        return super().read(size)
+
+
+def test_a_disk_that_fails_is_named_and_leaves_nothing_half_stored(store: Store) -> None:
+    data = rows(80_000, session="s" * 200)
+    assert len(data) > 1 << 24
+    with pytest.raises(OSError, match="Input/output error"):
+        Intake(store).ingest(Breaking(data), source="log", format="ndjson")
+    assert requests(store) == []
+    # Nothing is in the way of the next try.
+    load(store, data)
+    assert len(requests(store)) == 80_000
+
+
+def test_a_file_is_one_transaction_until_it_fills_its_row_groups(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(store, rows(80_000, session="s" * 200))
+    assert batches(store) == 1
+    monkeypatch.setattr(feed, "_ROWS", 40_000)
+    load(store, rows(80_000, session="t" * 200), "again")
+    assert batches(store) == 3
+
+
+def test_doubtful_rows_are_held_a_bite_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "_ASIDE_BYTES", 1 << 20)
+    load(store, rows(80_000, session="s" * 200, cached_tokens=11))  # more cached than prompt
+    assert len(requests(store)) == 80_000
+    assert batches(store) == 2  # the file has two blocks of lines, each beyond the bite
+
+
+def test_over_http_each_block_of_lines_is_stored_by_itself(store: Store, tmp_path: Path) -> None:
+    load(store, rows(80_000, session="s" * 200), origin="http")
+    assert batches(store) == 2
