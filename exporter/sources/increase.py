@@ -359,6 +359,7 @@ def _histogram_anew(before: HistogramReading, now: HistogramReading) -> bool:
     return (
         set(before.buckets) != set(now.buckets)
         or any(count < before.buckets[bound] for bound, count in now.buckets.items())
+        or now.total_seconds < before.total_seconds
         or _other_start(before.start, now.start)
     )
 

@@ -290,6 +290,19 @@ def test_block_ages_come_from_the_sampled_histograms(through: Through) -> None:
     assert row["p95_seconds"] == pytest.approx(1 + 59 * 4.5 / 5)
 
 
+def test_a_histogram_whose_sum_fell_began_anew() -> None:
+    def lines(count: int, seconds: float) -> list[str]:
+        name = "sglang:time_to_first_token_seconds"
+        return [
+            sglang("prompt_tokens_total", 1),
+            f'{name}_bucket{{model_name="m",le="+Inf"}} {count}',
+            f'{name}_sum{{model_name="m"}} {seconds}',
+        ]
+
+    _, (sample,) = follow(lines(10, 30.0), lines(12, 4.0))
+    assert (sample.ttft_buckets, sample.ttft_sum_seconds) == ({float("inf"): 12}, 4.0)
+
+
 def test_capacity_is_stated_else_blocks_less_the_null_block(through: Through) -> None:
     info = 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="1001"%s} 1'
     usage = 'vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.5\n'

@@ -61,6 +61,8 @@ class OwnSeries:
     def __init__(self, engine: Engine, samples: Iterable[PageSample], labels: PageLabels) -> None:
         self.engine = engine
         self.labels = labels
+        self._tenant_labels = _preferred(labels.tenant, engine.tenant_labels)
+        self._route_labels = _preferred(labels.route, engine.route_labels)
         self.by_name = _index(engine, samples, labels)
         self.names = frozenset(self.by_name)
         self._one_rank: Index = {}
@@ -125,16 +127,17 @@ class OwnSeries:
 
     def _pair(self, labels: dict[str, str]) -> Pair:
         """An empty label is the same as none: Prometheus does not tell them apart."""
-        tenants, routes = self.engine.tenant_labels, self.engine.route_labels
-        own, labelled = self._first, self.labels
-        tenant = own(labels, (labelled.tenant, *tenants) if labelled.tenant else tenants)
-        route = own(labels, (labelled.route, *routes) if labelled.route else routes)
-        return tenant, route
+        if not self._tenant_labels and not self._route_labels:
+            return None, None
+        return self._first(labels, self._tenant_labels), self._first(labels, self._route_labels)
 
-    def _first(self, labels: dict[str, str], names: Iterable[str]) -> str | None:
+    def _first(self, labels: dict[str, str], names: tuple[str, ...]) -> str | None:
         """The first of these labels that says anything."""
-        said = (labels[name] for name in names if labels.get(name))
-        return next((text for text in said if text not in self.engine.absent_values), None)
+        for name in names:
+            text = labels.get(name)
+            if text and text not in self.engine.absent_values:
+                return text
+        return None
 
     def _largest_pairs(self) -> set[Pair]:
         if len(self._amounts) <= MAX_PAIRS:
@@ -194,6 +197,10 @@ def _without_secrets(
 def keyed_hash(text: str, key: str) -> str:
     """16 hexadecimal digits that tell texts apart and cannot be turned back without the key."""
     return hashlib.blake2b(text.encode(), key=key.encode()[:64], digest_size=8).hexdigest()
+
+
+def _preferred(configured: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    return (configured, *known) if configured else known
 
 
 def _rank_number(text: str | None) -> int:
