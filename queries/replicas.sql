@@ -10,7 +10,7 @@ params:
 columns:
   replica: {type: VARCHAR, unit: name, meaning: "Replica; the target where it never answered."}
   target: {type: VARCHAR, unit: name, meaning: "Metric page it comes from."}
-  engine: {type: VARCHAR, unit: name, meaning: "vllm, sglang or llamacpp; NULL if not known yet."}
+  engine: {type: VARCHAR, unit: name, meaning: "Program behind the page (see docs/engines); NULL if not known yet."}
   version: {type: VARCHAR, unit: name, meaning: "Version of the engine, where it says."}
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   role: {type: VARCHAR, unit: name, meaning: "unified, prefill or decode; decode replicas have no hit ratio."}
