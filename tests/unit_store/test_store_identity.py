@@ -69,6 +69,25 @@ def test_id_holds_for_its_source_attempt_and_hour(store: Store) -> None:
     assert totals(store)[0] == 6
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_the_two_sides_of_one_call_do_not_contradict_each_other(
+    store: Store, together: bool
+) -> None:
+    """They are joined; and a row that says no side is still the same row."""
+    sides = [row("a", side="engine", replica="r"), row("a", side="gateway", tenant="t")]
+    for rows in [sides] if together else [[side] for side in sides]:
+        assert load(store, rows).accepted >= 1
+    again = load(store, [*sides, row("a", side="gateway", tenant="t", prompt_tokens=7)])
+    assert (again.accepted, again.duplicate, again.conflicting) == (0, 2, 1)
+    (joined,) = requests(store)
+    assert (joined["replica"], joined["tenant"], joined["cached_tokens"]) == ("r", "t", 500)
+
+
+def test_a_side_that_is_only_stated_later_makes_no_second_request(store: Store) -> None:
+    load(store, [row("a")])
+    assert load(store, [row("a", side="engine")]).duplicate == 1
+
+
 def test_id_without_a_time_holds_at_any_arrival(store: Store) -> None:
     rows = [{"request_id": f"untimed-{n}", "prompt_tokens": 10} for n in range(3)]
     first = load(store, rows, origin="http")
