@@ -63,7 +63,6 @@ FORMATS: tuple[LogFormat, ...] = (
     trace_csv.BURSTGPT,
     trace_tracelab.FORMAT,
     trace_lmcache.BLOCKS,
-    trace_lmcache.FORMAT,
     trace_bailian.FORMAT,
     trace_mooncake.SESSIONS,
     trace_mooncake.FORMAT,
@@ -72,6 +71,7 @@ FORMATS: tuple[LogFormat, ...] = (
     anthropic.FORMAT,
     openai.FORMAT,
     ndjson.FORMAT,
+    trace_lmcache.FORMAT,  # words many a log uses; only where no usage stands beside them
 )
 
 

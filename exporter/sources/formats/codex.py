@@ -9,6 +9,7 @@ is read from its start and cannot be followed. Times are of the answer. Text nev
 Versions read: Codex 0.58 to 0.145 (transcripts described in public, see docs/formats).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +19,11 @@ from exporter.sources.formats.documents import inner, json_lines, number
 from exporter.sources.formats.mapping import LogFormat, Row, text, time, tokens
 
 _COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens", "total_tokens")
+_EVENT = re.compile(
+    r'^\{"timestamp"\s*:\s*"[^"]*"\s*,\s*"type"\s*:\s*'
+    r'"(session_meta|turn_context|event_msg|response_item)"\s*,\s*"payload"\s*:',
+    re.MULTILINE,
+)
 # How long writing the parent's history takes; no response comes so soon after a start.
 _REPLAYED = timedelta(seconds=2)
 
@@ -118,12 +124,20 @@ def _moment(text_of_time: object) -> datetime | None:
     return moment if moment.tzinfo else None
 
 
+def _sniff(head: str) -> str | None:
+    return "lines are events of a Codex session" if _EVENT.search(head) else None
+
+
 FORMAT = LogFormat(
     name="codex",
     title="Codex session transcripts",
     versions="Codex 0.58 to 0.145",
     basis="inclusive",
-    signature=(("timestamp",), ("type",), ("payload.type", "payload.id", "payload.model")),
+    signature=(
+        ("timestamp",),
+        ("type",),
+        ("payload.info", "payload.rate_limits", "payload.cli_version", "payload.approval_policy"),
+    ),
     fields=(
         text("skip", "skip"),
         time("ts", "ts"),
@@ -138,4 +152,5 @@ FORMAT = LogFormat(
         tokens("output_tokens", "output_tokens"),
     ),
     documents=_requests,
+    sniff=_sniff,
 )

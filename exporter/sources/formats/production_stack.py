@@ -20,6 +20,10 @@ _ROUTED = re.compile(
     r"(?: at (?P<ts>[0-9.]+), process time)?"
     r"(?: \(attempt (?P<attempt>[0-9]+)/[0-9]+\))?"
 )
+# A line of the log itself, not one that a prompt quotes.
+_DECIDED = re.compile(
+    r'^(?:[^{"\n]*|\{.*(?<!\\)"message"\s*:\s*")(?P<decision>Routing request )', re.MULTILINE
+)
 
 
 def _rows(line: str) -> Iterable[Row]:
@@ -34,7 +38,9 @@ def _rows(line: str) -> Iterable[Row]:
 
 
 def _sniff(head: str) -> str | None:
-    return "lines say 'Routing request … to …'" if _ROUTED.search(head) else None
+    found = _DECIDED.search(head)
+    is_router = found and _ROUTED.match(head, found.start("decision"))
+    return "lines say 'Routing request … to …'" if is_router else None
 
 
 FORMAT = LogFormat(
