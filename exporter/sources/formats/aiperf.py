@@ -38,10 +38,10 @@ def _rows(line: str) -> Iterable[Row]:
     metrics = inner(record, "metrics")
     row: dict[str, object] = kept(inner(record, "metadata"), _METADATA)
     row |= {name: inner(metrics, name).get("value") for name in _COUNTS}
-    notes = {_place_span(row, name, inner(metrics, name)) for name in _SPANS}
+    notes = [note for name in _SPANS if (note := _place_span(row, name, inner(metrics, name)))]
     if row["usage_prompt_tokens"] is None and row["input_sequence_length"] is not None:
-        notes.add("client_token_count")
-    row["note"] = max(notes - {None}, default=None, key=str)
+        notes.append("client_token_count")
+    row["note"] = notes[0] if notes else None
     row["failed"] = record.get("error") is not None
     turn = number(row.get("turn_index"))
     row["turn"] = None if turn is None else turn + 1
