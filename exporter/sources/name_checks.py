@@ -85,8 +85,6 @@ def check_pattern(pattern: str) -> None:
     """
     if len(pattern) > PATTERN_LIMIT:
         raise ValueError(f"the pattern is longer than {PATTERN_LIMIT} characters: shorten it")
-    if "\x00" in pattern:
-        raise ValueError("the pattern holds a NUL character: write \\x00")
     with duckdb.connect() as connection:
         try:
             connection.execute("SELECT regexp_extract('', $pattern)", {"pattern": pattern})
@@ -159,6 +157,8 @@ def read_lookup(file: Path) -> tuple[tuple[str, str], ...]:
         raise ValueError(f"lookup {file}: {error}") from error
     if len(pairs) > LOOKUP_ENTRIES:
         raise ValueError(f"lookup {file} has {len(pairs):,} entries, allowed: {LOOKUP_ENTRIES:,}")
+    if not all(key.isprintable() and name.isprintable() for key, name in pairs.items()):
+        raise ValueError(f"lookup {file} holds a character that cannot be printed")
     if any(len(name) > NAME_LIMIT for name in pairs.values()):
         raise ValueError(f"lookup {file}: a name is longer than {NAME_LIMIT} characters")
     return tuple(pairs.items())

@@ -67,6 +67,9 @@ class Rule(BaseModel):
             raise ValueError(f"give one of {', '.join(_PLACES)}; found {found}")
         if (self.constant or self.mapped) and (self.pattern or self.lookup or self.hashed):
             raise ValueError("pattern, lookup and hashed go with header or field only")
+        for name in (*_PLACES[:3], "pattern"):
+            if not str(getattr(self, name) or "").isprintable():
+                raise ValueError(f"{name} holds a character that cannot be printed")
         self._check_place()
         try:
             if self.pattern is not None:

@@ -8,8 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from exporter.sources.formats import FORMATS
+from exporter.sources.formats import FORMATS, format_named
 from exporter.sources.formats.compile import compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import with_names
@@ -17,7 +19,7 @@ from exporter.sources.formats.quick import compile_quick
 from exporter.sources.tail import LogSettings, Tailer
 from exporter.store.store import Store
 from tests import strategies
-from tests.log_path import ask, by_id, hit_ratio, load, ndjson, requests
+from tests.log_path import NOON, ask, by_id, hit_ratio, load, ndjson, requests
 from tests.unit_formats.test_two_readings import comparable, reading
 from tests.unit_names.naming import expected, named, rules, values
 
@@ -146,8 +148,8 @@ def test_text_longer_than_a_name_is_none(store: Store) -> None:
         {"team": "x" * 256}, {"team": "x" * 257}, {"team": "é" * 256},
         {"team": "id:acme" + "x" * 300},
     ]  # fmt: skip
-    given = [{"field": "team"}, {"field": "team", "pattern": "^id:(acme)"}]
-    assert values(store, rows, tenant=given) == ["x" * 256, None, "é" * 256, "acme"]
+    listed = [{"field": "team"}, {"field": "team", "pattern": "^id:(acme)"}]
+    assert values(store, rows, tenant=listed) == ["x" * 256, None, "é" * 256, "acme"]
 
 
 def test_hashed_names_are_keyed_and_alike_for_alike(store: Store) -> None:
@@ -189,6 +191,34 @@ def test_text_of_a_rule_cannot_be_taken_for_sql(store: Store, constant: str) -> 
     )
     assert found[:2] == [constant, constant]
     assert found[2] == ("by key" if "\\" not in constant else constant)
+
+
+PRINTABLE = st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable())
+
+
+@settings(max_examples=25, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@given(
+    st.dictionaries(PRINTABLE, PRINTABLE, max_size=8), PRINTABLE, st.lists(st.text(), max_size=8)
+)
+def test_any_text_is_a_constant_a_lookup_or_a_name(
+    tmp_path: Path, table: dict[str, str], constant: str, found: list[str]
+) -> None:
+    """One reading of a row for each text of the log and each of the table."""
+    file = tmp_path / "table.json"
+    file.write_text(json.dumps(table))
+    looked_up = {"field": "x", "lookup": str(file)}
+    listed = [looked_up, {"field": "x", "pattern": "(?s)^(.*[0-9])"}, {"constant": constant}]
+    rows = [{"x": text} for text in [*found, *table]]
+    by_rules = with_names(format_named("ndjson"), rules(tenant=listed))
+    lines = [json.dumps({"request_id": "r", "ts": NOON, "prompt_tokens": 9, **row}) for row in rows]
+    stripped = {key.strip(): name.strip() for key, name in table.items() if name.strip()}
+    for number, row in reading(compile_careful(by_rules), lines, {}).items():
+        text = rows[number]["x"][:1024].strip(" \t\n\r")
+        digits = re.match("(?s)^(.*[0-9])", text)
+        right = stripped.get(text) if text not in ("", "-") else None
+        right = right or (digits[1] if digits and text != "-" else None) or constant
+        assert row["tenant"] == right, lines[number]
 
 
 # ------------------------------------------------------------- every way in, every format
@@ -269,8 +299,8 @@ def over_http(store: Store, data: bytes, folder: Path) -> None:
 def followed(store: Store, data: bytes, folder: Path) -> None:
     log = folder / "followed.jsonl"
     log.write_bytes(data)
-    settings = LogSettings(source="followed", path=str(log))
-    follower = Tailer(store, settings, names=rules(**RULES))
+    logs = LogSettings(source="followed", path=str(log))
+    follower = Tailer(store, logs, names=rules(**RULES))
     follower.poll_once()
     assert follower.errors == {}
     follower.stop()

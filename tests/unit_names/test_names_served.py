@@ -100,7 +100,7 @@ def test_a_rule_that_cannot_work_keeps_the_exporter_from_starting(cli: Cli, tmp_
     file.write_text("names: {gateway: {tenant: [{field: a, lookup: gone.csv}]}}\n")
     done = cli("serve", "--config", file)
     assert done.status == 1
-    assert f"{file}: names.gateway.tenant.0: lookup" in done.err
+    assert f"{file}: names.gateway.tenant.0: field a: lookup" in done.err
     assert "gone.csv cannot be read" in done.err
 
 
