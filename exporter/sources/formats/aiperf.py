@@ -50,12 +50,12 @@ def _rows(line: str) -> Iterable[Row]:
 
 def _place_span(row: dict[str, object], name: str, metric: dict[str, object]) -> str | None:
     """Puts a span into the row in seconds; says so where its unit is not known."""
-    value, unit = number(metric.get("value")), metric.get("unit")
+    value, unit = number(metric.get("value")), str(metric.get("unit"))
     if value is None:
         return None
     if unit not in _SECONDS_PER:
         return "unknown_unit"
-    row[name] = value * _SECONDS_PER[str(unit)]
+    row[name] = value * _SECONDS_PER[unit]
     return None
 
 
