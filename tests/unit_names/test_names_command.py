@@ -14,6 +14,7 @@ from tests.unit_cli.conftest import cli as cli_fixture
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 cli = cli_fixture
+ROOT = Path(__file__).parents[2]
 PROMPT = "Zebra-Quartz vault"
 SETTINGS = """
 names:
@@ -228,3 +229,24 @@ def test_empty_input_has_no_rows(cli: Cli, files: tuple[Path, Path], tmp_path: P
     done = cli("names", empty, "--config", settings, "--source", "engine")
     assert done.status == 0
     assert "0 rows named, 0 rejected" in done.out
+
+
+def test_the_page_about_names_shows_what_is_printed(cli: Cli, tmp_path: Path) -> None:
+    """Its settings, on the rows it speaks of, up to where it leaves the rest out."""
+    page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+    settings = page.split("```yaml\n")[1].split("```")[0]
+    shown = page.split("--rows 3\n")[1].split("…")[0].splitlines()
+    (tmp_path / "prefixscope.yml").write_text(settings)
+    (tmp_path / "tenants.csv").write_text("value,name\n88dc28,payments\n")
+    rows: list[dict[str, Any]] = [
+        {"headers": {"X-Tenant": "acme", "x-session-id": "s-81"}},
+        {"metadata": {"team": "search", "prompt_id": "triage"}},
+        {"metadata": {"user_api_key_hash": "88dc28", "prompt_id": "triage"}},
+        {"request_tags": ["prod", "tenant:zed"]},
+    ]
+    usage = {"prompt_tokens": 10, "cached_tokens": 1, "route": "chat"}
+    (tmp_path / "gateway.jsonl").write_text(
+        "".join(json.dumps({"request_id": str(n), **usage, **r}) + "\n" for n, r in enumerate(rows))
+    )
+    done = cli("names", "gateway.jsonl", "--config", "prefixscope.yml", "--rows", "3")
+    assert [line.rstrip() for line in done.out.splitlines()][: len(shown)] == shown
