@@ -5,7 +5,7 @@ import hashlib
 import io
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal, cast
 
@@ -15,7 +15,7 @@ from typing_extensions import Buffer
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import format_named
 from exporter.sources.formats.detect import detect
-from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.formats.mapping import LogFormat, Row
 from exporter.sources.formats.names import with_names
 from exporter.sources.formats.reshape import as_lines
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
@@ -128,7 +128,7 @@ class Intake:
         )
         summary = IngestSummary(source, log_format.name, because)
         if log_format.documents:
-            stream = as_lines(log_format.documents(stream))
+            stream = as_lines(_named(log_format.documents(stream), name))
         limit = max(self._line_limit_bytes, log_format.line_limit_bytes)
         reader = LineReader(stream, line_limit_bytes=limit)
         # A transaction must not wait for a pipe or a client: only a file is read inside one.
@@ -144,6 +144,14 @@ class Intake:
                 f"{summary.accepted} rows before the damage are stored"
             ) from batches.damage
         return summary
+
+
+def _named(rows: Iterable[Row | str], name: str) -> Iterator[Row | str]:
+    """The rows of a document; what is wrong with it is said with the name of the input."""
+    try:
+        yield from rows
+    except PrefixscopeError as error:
+        raise PrefixscopeError(f"{name}: {error}") from error
 
 
 class _Batches:

@@ -129,5 +129,5 @@ def test_columns_are_found_by_name_and_missing_cells_are_unknown(shared_store: S
 
 def test_a_cell_beyond_reason_is_an_error_that_names_its_line(shared_store: Store) -> None:
     data = b"TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00,1,1\n" + b"9" * 200_000
-    with pytest.raises(PrefixscopeError, match=r"^line 3 of the CSV: field larger"):
+    with pytest.raises(PrefixscopeError, match=r"^input: line 3 of the CSV: field larger"):
         load(shared_store, data, "cell", format="auto")
