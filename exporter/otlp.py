@@ -7,12 +7,10 @@ type back, in errors too, and sends again only after 429 and 503.
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from exporter.body import UnreadableBody
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import otel_json, otel_spans
-from exporter.sources.formats.mapping import Row
 from exporter.sources.formats.otel_spans import Span
 from exporter.sources.intake import IngestSummary
 
@@ -74,24 +72,15 @@ class Sources:
         return service
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Rows of one source as lines."""
-
-    source: str
-    lines: io.BytesIO
-
-
-def batches(spans: list[Span], sources: Sources, given_source: str | None) -> list[Batch]:
+def batches(spans: list[Span], sources: Sources, given_source: str | None) -> dict[str, io.BytesIO]:
     """Rows as lines, by source: the one given, else that of the service."""
-    found: dict[str, list[Row]] = {}
-    for service, rows in otel_spans.rows_by_service(spans).items():
-        found.setdefault(given_source or sources.name(service), []).extend(rows)
-    return [Batch(source, _lines(rows)) for source, rows in found.items()]
-
-
-def _lines(rows: list[Row]) -> io.BytesIO:
-    return io.BytesIO(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    found: dict[str, io.BytesIO] = {}
+    for service, row in otel_spans.rows_of(spans):
+        lines = found.setdefault(given_source or sources.name(service), io.BytesIO())
+        lines.write(json.dumps(row).encode() + b"\n")
+    for lines in found.values():
+        lines.seek(0)
+    return found
 
 
 def refused_spans(summaries: list[IngestSummary]) -> Mapping[str, int]:

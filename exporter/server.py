@@ -199,9 +199,11 @@ class _Api:
         """Hand the rows of each service to the one path in; what was refused, by reason."""
         return otlp.refused_spans([
             self._services.intake.ingest(
-                batch.lines, source=batch.source, format="otlp", origin="http", name="the body"
+                lines, source=name, format="otlp", origin="http", name="the body"
             )
-            for batch in otlp.batches(otlp.read(data, kind), self._span_sources, source)
+            for name, lines in otlp.batches(
+                otlp.read(data, kind), self._span_sources, source
+            ).items()
         ])  # fmt: skip
 
     async def _take_batch(self, request: Request) -> IngestSummary:

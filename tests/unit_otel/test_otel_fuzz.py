@@ -54,7 +54,7 @@ MANY = settings(max_examples=400, deadline=None)
 def lines_of(body: bytes, kind: str) -> list[dict[str, Any]]:
     """The rows of a body; each line is strict JSON."""
     made = batches(read(body, kind), Sources(), None)
-    lines = [line for batch in made for line in batch.lines.getvalue().splitlines()]
+    lines = [line for written in made.values() for line in written.getvalue().splitlines()]
     return [json.loads(line, parse_constant=_not_json) for line in lines]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.sources.formats.otel import rows_in
 from exporter.sources.formats.otel_protobuf import spans_in
-from exporter.sources.formats.otel_spans import flat
+from exporter.sources.formats.otel_spans import rows_of
 from exporter.store.store import Store
 from tests.log_path import SMALL, load, ndjson
 from tests.unit_otel.spans import (
@@ -140,7 +140,7 @@ def test_nothing_secret_of_a_file_is_stored(tmp_path: Path, format: str) -> None
 
 def test_what_may_be_a_prompt_is_gone_before_a_row_exists() -> None:
     whole = request(*spans())
-    for rows in (rows_in(json.dumps(whole)), flat(spans_in(as_protobuf(whole)))):
+    for rows in (rows_in(json.dumps(whole)), rows_of(spans_in(as_protobuf(whole)))):
         text = json.dumps(list(rows))
         assert LABEL in text
         assert found(text.encode()) == []

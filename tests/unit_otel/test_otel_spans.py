@@ -398,6 +398,13 @@ def test_lines_that_cannot_be_read_are_rejected_one_by_one(store: Store) -> None
                               (5, "no_known_field"), (6, "not_an_object")]  # fmt: skip
 
 
+def test_attributes_that_are_no_list_of_attributes_are_not_taken(store: Store) -> None:
+    odd = call(1, BASE) | {"attributes": {"gen_ai.usage.input_tokens": 5}}
+    load(store, [request(odd), request(call(2, BASE))], format="otlp")
+    assert set(by_id(store)) == {f"{2:016x}"}
+    assert rejects(store) == [(1, "no_known_field")]
+
+
 def test_a_span_that_is_no_object_does_not_cost_its_neighbours(store: Store) -> None:
     found = request(call(1, BASE))
     found["resourceSpans"][0]["scopeSpans"][0]["spans"] += [5, None, call(2, BASE)]

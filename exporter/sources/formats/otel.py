@@ -76,11 +76,11 @@ _FIELDS: tuple[Field, ...] = (
 )
 
 
-def rows_in(line: str) -> Iterable[Row]:
+def rows_in(line: str | bytes) -> Iterable[Row]:
     """The flat rows of one export request; a row made of one before stays as it is."""
     found = otel_json.read_object(line)
     if otel_json.is_request(found):
-        return otel_spans.flat(otel_json.spans_in(found))
+        return [row for _, row in otel_spans.rows_of(otel_json.spans_in(found))]
     if LEFT_OUT in found and not otel_spans.is_tally(found):
         raise ValueError("no tally of ours")
     return [found]
@@ -98,7 +98,7 @@ def _document(stream: BinaryIO) -> Iterable[Row]:
                 "exporter does"
             )
     try:
-        return list(otel_spans.flat(otel_json.spans_in(otel_json.read_object(bytes(data)))))
+        return rows_in(bytes(data))
     except ValueError as error:
         raise PrefixscopeError(f"the OTLP document cannot be read ({error})") from None
 

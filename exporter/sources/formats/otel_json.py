@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import re
+import sys
 from collections.abc import Iterator
 
 from exporter.sources.formats.otel_attributes import Scalar, kept, may_keep, may_list
@@ -25,13 +26,17 @@ _VALUES = ("stringValue", "intValue", "doubleValue", "boolValue",
 Object = dict[str, object]
 
 
+class Kept(dict[str, Scalar]):
+    """Attributes that were sifted, so that nothing else can be taken for them."""
+
+
 def read_object(text: str | bytes) -> Object:
     """The JSON object in a text, without the attributes and events we never read.
 
     Raises ValueError where there is no JSON object.
     """
     try:
-        value = json.loads(text, object_hook=_without_secrets)
+        value = json.loads(text, object_hook=_slimmed)
     except RecursionError as error:
         raise ValueError("nested beyond reason") from error
     if not isinstance(value, dict):
@@ -39,12 +44,27 @@ def read_object(text: str | bytes) -> Object:
     return value
 
 
-def _without_secrets(found: Object) -> Object | None:
-    """Called for every object as it ends: those that may hold text of a prompt stay behind."""
+def _slimmed(found: Object) -> Object | None:
+    """Called for every object as it ends, so that a large request never exists as a whole:
+    what may hold text of a prompt stays behind, and attributes become plain values."""
     if "value" in found and not may_keep(found.get("key")):
         return None
     for name in ("events", "links"):
         found.pop(name, None)
+    if isinstance(entries := found.get("attributes"), list):
+        found["attributes"] = _plain(entries)
+    return found
+
+
+def _plain(entries: list[object]) -> Kept:
+    """The attributes that may be kept, by name."""
+    found = Kept()
+    for entry in entries:
+        name = entry.get("key") if isinstance(entry, dict) else None
+        if isinstance(entry, dict) and isinstance(name, str) and may_keep(name):
+            value = _value(entry.get("value"), name)
+            if value is not None and (short := kept(name, value)) is not None:
+                found[sys.intern(name)] = short
     return found
 
 
@@ -96,15 +116,13 @@ def hex_id(value: object, size_bytes: int) -> str | None:
     return data.hex() if len(data) == size_bytes and any(data) else None
 
 
-def _attributes(holder: Object) -> dict[str, Scalar]:
-    """The attributes of a resource or span that may be kept, as plain values."""
-    found: dict[str, Scalar] = {}
-    for entry in _list(holder, "attributes"):
-        name = entry.get("key") if isinstance(entry, dict) else None
-        if isinstance(entry, dict) and isinstance(name, str) and may_keep(name):
-            value = _value(entry.get("value"), name)
-            if value is not None and (short := kept(name, value)) is not None:
-                found[name] = short
+def _attributes(holder: Object) -> Kept:
+    """Those of a resource or span. Raises ValueError where they were no list."""
+    found = _get(holder, "attributes")
+    if found is None:
+        return Kept()
+    if not isinstance(found, Kept):
+        raise ValueError("attributes is no list")
     return found
 
 

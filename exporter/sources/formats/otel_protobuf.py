@@ -1,5 +1,6 @@
 """OTLP/protobuf -> spans: the body of a POST as most OpenTelemetry exporters send it."""
 
+import sys
 from collections.abc import Iterable, Iterator
 
 from google.protobuf.message import DecodeError
@@ -57,7 +58,7 @@ def _attributes(entries: Iterable[KeyValue]) -> dict[str, Scalar]:
         if may_keep(entry.key) and (value := _value(entry.value, entry.key)) is not None:
             short = kept(entry.key, value)
             if short is not None:
-                found[entry.key] = short
+                found[sys.intern(entry.key)] = short
     return found
 
 

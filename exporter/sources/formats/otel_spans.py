@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.sources.formats import otel_attributes as names
@@ -39,7 +39,7 @@ PARENT = "parent_span"
 UNREADABLE = "unreadable_span"
 
 
-@dataclass
+@dataclass(slots=True)
 class Span:
     """What is kept of a span. Ids are hex in lower case; times are as sent, in nanoseconds.
 
@@ -64,29 +64,24 @@ class Span:
         return self.trace_id, self.span_id
 
 
-def rows_by_service(spans: list[Span]) -> dict[str | None, list[Row]]:
-    """The rows of one export request by the service they come from.
+def rows_of(spans: list[Span]) -> Iterator[tuple[str | None, Row]]:
+    """The rows of one export request, each with the service it comes from.
 
     Every span is a row, or a row that says why it is none of ours (`skip`), or is counted in a
     row `left_out`: ordinary spans outnumber calls, and one by one they would fill the store.
     """
     roles = [role_of(span) for span in spans]
     parents = _wrappers(spans, roles)
-    found: dict[str | None, list[Row]] = {}
-    others: dict[str | None, Counter[str]] = {}
+    others: Counter[str | None] = Counter()
     for span, own_role in zip(spans, roles, strict=True):
         service = _text(span.attributes.get(names.SERVICE))
         role = PARENT if span.id in parents else own_role
         if role == NOT_A_CALL:
-            others.setdefault(service, Counter())[NOT_A_CALL] += 1
-        elif role in _COUNTED:
-            found.setdefault(service, []).append(_row(span))
+            others[service] += 1
         else:
-            found.setdefault(service, []).append({"skip": role})
-    for service, counts in others.items():
-        rows = found.setdefault(service, [])
-        rows += [{LEFT_OUT: reason, "rows": count} for reason, count in counts.items()]
-    return found
+            yield service, _row(span) if role in _COUNTED else {"skip": role}
+    for service, count in others.items():
+        yield service, {LEFT_OUT: NOT_A_CALL, "rows": count}
 
 
 def role_of(span: Span) -> str:
@@ -226,12 +221,6 @@ def _text(value: Scalar | None) -> str | None:
 def _finite(value: Scalar) -> Scalar:
     """A value as it may stand in a line: JSON has no number that is not finite."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def flat(spans: Iterable[Span]) -> Iterator[Row]:
-    """The same rows without the services."""
-    for rows in rows_by_service(list(spans)).values():
-        yield from rows
 
 
 def is_tally(row: Row) -> bool:
