@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import BinaryIO
 
@@ -10,12 +11,14 @@ from exporter.sources.formats.mapping import (
     LogFormat,
     Row,
     case,
+    flag,
     hashes,
     seconds,
     status,
     text,
     time,
     tokens,
+    unless,
 )
 from exporter.sources.formats.reshape import as_lines, one_object
 from exporter.sources.lines import LineReader
@@ -45,6 +48,11 @@ MADE_UP = LogFormat(
         text("request_id", "id"),
         text("skip", cases=(case("warmup", "phase", "warm", "it's warm"),)),
         text("note", cases=(case("retried", "tries", "2", "3"),)),
+        text("guessed", cases=(case("yes", "source", "estimate"),)),
+        text("adapter", cases=(unless("other", "lora", "", "none"),)),
+        text("model", "model", without="maker"),
+        tokens("attempt", "retries + 1"),
+        flag("stream", cases=(case("true", "mode", "sse"), case("false", "mode", "plain"))),
         text("ineligible_reason", cases=(case("response_cache", "hit", "true", "Hit"),)),
         status("code", cases=(case("cancelled", "gone", "true"),)),
         tokens("prompt_tokens", '"gen.prompt"', "usage.in + usage.more"),
@@ -81,6 +89,57 @@ def test_paths_cases_and_constants_are_read(store: Store) -> None:
     assert stored["hit"]["ineligible_reason"] == "response_cache"
     assert stored["hit"]["e2e_seconds"] == 1.5
     assert (stored["sum"]["prompt_tokens"], stored["sum"]["cached_tokens"]) == (42, None)
+
+
+def test_words_literals_and_fronts_are_read(store: Store) -> None:
+    take(store, MADE_UP, [
+        {**BASE, "id": "a", "lora": "mine", "maker": "openai", "model": "openai/Qwen/Qwen3",
+         "mode": "sse"},
+        {**BASE, "id": "b", "lora": "none", "maker": "azure", "model": "openai/gpt",
+         "mode": "plain"},
+        {**BASE, "id": "c", "lora": "", "model": "gpt", "retries": 1, "mode": "else"},
+    ])  # fmt: skip
+    stored = by_id(store)
+    names = ("adapter", "model", "stream", "attempt")
+    assert [tuple(stored[i][name] for name in names) for i in "abc"] == [
+        ("other", "Qwen/Qwen3", True, 1),
+        (None, "openai/gpt", False, 1),
+        (None, "gpt", None, 2),
+    ]
+
+
+def test_what_a_log_guessed_or_replayed_is_no_count(store: Store) -> None:
+    take(store, MADE_UP, [
+        {**BASE, "id": "guess", "source": "estimate"}, {**BASE, "id": "replay", "hit": "Hit"},
+        {**BASE, "id": "count"},
+    ])  # fmt: skip
+    stored = by_id(store)
+    counts = {i: (row["prompt_tokens"], row["cached_tokens"]) for i, row in stored.items()}
+    assert counts == {"guess": (None, None), "replay": (None, None), "count": (100, 32)}
+    assert stored["guess"]["flags"] == ["usage_guessed"]
+    assert stored["replay"]["flags"] == ["response_cache_hit"]
+
+
+def test_an_exclusive_format_is_disproved_by_its_total(store: Store) -> None:
+    exclusive = replace(
+        MADE_UP,
+        basis="exclusive",
+        fields=(*MADE_UP.fields, tokens("total_tokens", "total"), tokens("output_tokens", "out")),
+    )
+    take(store, exclusive, [
+        {**BASE, "id": "beside", "total": 142, "out": 10},
+        {**BASE, "id": "inside", "total": 110, "out": 10},
+        {**BASE, "id": "untold"},
+        {**BASE, "id": "nothing", "usage": {}, "total": 110, "out": 10},
+    ])  # fmt: skip
+    read = {i: (row["prompt_tokens"], row["cached_tokens"], row["prompt_basis"])
+            for i, row in by_id(store).items()}  # fmt: skip
+    assert read == {
+        "beside": (132, 32, "exclusive"),
+        "inside": (100, 32, "inclusive"),
+        "untold": (132, 32, "exclusive"),
+        "nothing": (100, None, "unknown"),
+    }
 
 
 def test_rows_that_are_none_of_ours_are_set_aside_by_reason(store: Store) -> None:

@@ -78,7 +78,7 @@ _NEEDED = (
     "cache_write_tokens", "output_tokens", "total_tokens", "choices", "prompt_logprobs",
     "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream", "status",
     "ineligible_reason", "cache_salt", "adapter", "model_fingerprint", "ended", "skip", "note",
-    "convention",
+    "convention", "guessed",
 )  # fmt: skip
 
 TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
@@ -166,6 +166,10 @@ def fields_of(log_format: LogFormat) -> dict[str, Field]:
     unknown = set(fields) - set(REQUEST_COLUMNS) - set(HELPERS)
     if unknown:
         raise ValueError(f"format {log_format.name} maps unknown fields {sorted(unknown)}")
+    numbers = {p for f in log_format.fields if f.kind in NUMBER_KINDS for p in f.terms()}
+    words = {case.path for entry in log_format.fields for case in entry.cases}
+    if both := numbers & words:  # a number has several spellings as a word
+        raise ValueError(f"format {log_format.name} reads {sorted(both)} as number and as word")
     return fields
 
 
@@ -213,6 +217,8 @@ def _structure(log_format: LogFormat, numbers: str | None) -> dict[str, object]:
     for entry in log_format.fields:
         for case in entry.cases:
             _place(tree, case.path, "VARCHAR")
+        if entry.without is not None:
+            _place(tree, entry.without, "VARCHAR")
     return tree
 
 
@@ -257,7 +263,12 @@ def first_value(entry: Field, *, as_text: bool = False) -> str:
         for sign, term in zip(rest[::2], rest[1::2], strict=True):
             value += f" {sign} {number.format(_body(term))}"
         options.append(f"({value})::VARCHAR" if rest and as_text else value)
-    return options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
+    found = options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
+    if entry.without is None:
+        return found
+    front = f"{_body(entry.without)}::VARCHAR || '/'"
+    behind = f"substr({found}, length({front}) + 1)"
+    return f"CASE WHEN starts_with({found}, {front}) THEN {behind} ELSE {found} END"
 
 
 def _case(case: Case, kind: Kind) -> str:
@@ -365,19 +376,15 @@ _FLAGS = {
     "ttft_zero": "ttft_seconds = 0",
     "ttft_equals_end": "stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds",
     "response_cache_hit": "ineligible_reason = 'response_cache'",
+    "usage_guessed": "guessed IS NOT NULL",
 }
-# What a response cache replays was counted when the engine ran; no engine ran now.
-_REPLAYED = (
+# What a response cache replays was counted when the engine ran; no engine ran now. What a log
+# guessed was not counted at all.
+_NOT_COUNTED = "ineligible_reason = 'response_cache' OR guessed IS NOT NULL"
+_COUNTS = (
     "prompt_tokens", "cached_tokens", *(f"cached_{tier}" for tier in TIERS), "cache_write_tokens",
-    "cache_write_5m", "cache_write_1h", "cache_write_other", "output_tokens", "ttft_seconds",
+    "cache_write_5m", "cache_write_1h", "cache_write_other", "output_tokens",
 )  # fmt: skip
-
-
-_ONLY_IF = {
-    "cached_tokens": "CASE WHEN prompt_basis <> 'unknown' THEN cached_tokens END",
-    "ttft_seconds": """CASE WHEN ttft_seconds > 0 AND stream IS DISTINCT FROM false
-        AND (e2e_seconds IS NULL OR ttft_seconds < e2e_seconds) THEN ttft_seconds END""",
-}
 
 
 def _judged(log_format: LogFormat) -> str:
@@ -388,12 +395,20 @@ def _judged(log_format: LogFormat) -> str:
     flags = {name: rule.format(relative=relative) for name, rule in _FLAGS.items()}
     rules = ", ".join(f"CASE WHEN {rule} THEN '{name}' END" for name, rule in flags.items())
     any_rule = " OR ".join(f"coalesce({rule}, false)" for rule in flags.values())
-    replayed = {name: name for name in _REPLAYED if name in _names(log_format)}
-    replayed |= _ONLY_IF
-    ran = "ineligible_reason IS DISTINCT FROM 'response_cache'"
+    counts = {name: name for name in _COUNTS if name in _names(log_format)}
+    counts["cached_tokens"] = "CASE WHEN prompt_basis <> 'unknown' THEN cached_tokens END"
+    counted = ", ".join(
+        f"CASE WHEN coalesce(NOT ({_NOT_COUNTED}), true) THEN {value} END AS {name}"
+        for name, value in counts.items()
+    )
     return f"""
-    SELECT * EXCLUDE (ts, ineligible_reason, attempt, request_id, {", ".join(replayed)}),
-        {", ".join(f"CASE WHEN {ran} THEN {value} END AS {n}" for n, value in replayed.items())},
+    SELECT * EXCLUDE (
+            ts, ttft_seconds, ineligible_reason, attempt, request_id, {", ".join(counts)}),
+        {counted},
+        CASE WHEN ttft_seconds > 0 AND stream IS DISTINCT FROM false
+            AND (e2e_seconds IS NULL OR ttft_seconds < e2e_seconds)
+            AND ineligible_reason IS DISTINCT FROM 'response_cache'
+            THEN ttft_seconds END AS ttft_seconds,
         coalesce({started}, $arrived) AS ts,
         coalesce(ineligible_reason,
             CASE WHEN prompt_logprobs IS NOT NULL THEN 'lookup_skipped' END) AS ineligible_reason,

@@ -64,5 +64,6 @@ FORMAT = LogFormat(
         # DC: the client closed the connection while the answer was still coming.
         status("response_code", cases=(case("cancelled", "response_flags", "DC"),)),
     ),
+    constants=(("side", "gateway"),),
     reshape=_set_values,
 )

@@ -47,5 +47,5 @@ FORMAT = LogFormat(
             cases=(unless("response_cache", "cache_reference_id", "", _NO_REQUEST),),
         ),
     ),
-    constants=(("ttft_point", "gateway"),),
+    constants=(("ttft_point", "gateway"), ("side", "gateway")),
 )

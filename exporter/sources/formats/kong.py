@@ -71,6 +71,6 @@ FORMAT = LogFormat(
             cases=(case("response_cache", f"{_AI}.cache.cache_status", "Hit", "HIT", "hit"),),
         ),
     ),
-    constants=(("ttft_point", "gateway"),),
+    constants=(("ttft_point", "gateway"), ("side", "gateway")),
     reshape=_proxied,
 )

@@ -3,7 +3,9 @@
 Who emits it: callbacks, the generic HTTP logger, object-store and JSON loggers of the LiteLLM
 proxy and SDK. `prompt_tokens` includes cached and written tokens for every provider. A call
 that did not stream has its end as first-token time, which is none. `cache_hit` is LiteLLM's own
-response cache: no engine ran. Attempts of one call share its id. Version read: 1.110.2 (source).
+response cache: no engine ran. Attempts of one call share its id. Where the client left before
+the usage came, LiteLLM counts the prompt itself and states zero cached tokens: both are guesses.
+Versions: 1.108.7 (run), 1.110.2 (source).
 """
 
 from exporter.sources.formats.mapping import (
@@ -62,7 +64,8 @@ SHARED = (
     text("session", "session_id"),
     text("replica", "model_id", "hidden_params.model_id", "api_base"),
     text("provider", "custom_llm_provider"),
-    text("model", "model"),
+    # LiteLLM writes `openai/Qwen/Qwen3` where the engine calls itself `Qwen/Qwen3`.
+    text("model", "model", without="custom_llm_provider"),
     text("route", "model_group"),
     text(
         "template",
@@ -80,10 +83,13 @@ SHARED = (
     text("ineligible_reason", cases=(case("response_cache", "cache_hit", "true", "True"),)),
 )
 
+# The client left: the status says success, and the usage is LiteLLM's guess.
+_LEFT = case("cancelled", "error_information.error_code", "499")
+
 FORMAT = LogFormat(
     name="litellm",
     title="LiteLLM standard logging payload",
-    versions="LiteLLM 1.110",
+    versions="LiteLLM 1.108, 1.110",
     basis="inclusive",
     signature=(("litellm_call_id", "id"), ("call_type",), ("hidden_params", "model_parameters")),
     fields=(
@@ -102,7 +108,8 @@ FORMAT = LogFormat(
         seconds("ttft_seconds", "completionStartTime - startTime"),
         seconds("e2e_seconds", "endTime - startTime"),
         flag("stream", "stream"),
-        status("status", cases=(case("cancelled", "error_information.error_code", "499"),)),
+        status("status", cases=(_LEFT,)),
+        text("guessed", cases=(_LEFT,)),
     ),
     constants=(("ttft_point", "gateway"), ("side", "gateway")),
     merges_lines=True,

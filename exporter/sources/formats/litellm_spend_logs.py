@@ -32,10 +32,13 @@ def _opened(line: str) -> Iterable[Row]:
     yield row
 
 
+# The client left: the status says success, and the usage is LiteLLM's guess.
+_LEFT = case("cancelled", "metadata.error_information.error_code", "499")
+
 FORMAT = LogFormat(
     name="litellm_spend_logs",
     title="LiteLLM spend logs (database rows)",
-    versions="LiteLLM 1.110",
+    versions="LiteLLM 1.108, 1.110",
     basis="inclusive",
     signature=(
         ("spend",),
@@ -51,9 +54,8 @@ FORMAT = LogFormat(
         *usage_fields("metadata.usage_object", "metadata.additional_usage_values"),
         seconds("ttft_seconds", f"{WORKED_OUT}.ttft_seconds"),
         seconds("e2e_seconds", f"{WORKED_OUT}.e2e_seconds"),
-        status(
-            "status", cases=(case("cancelled", "metadata.error_information.error_code", "499"),)
-        ),
+        status("status", cases=(_LEFT,)),
+        text("guessed", cases=(_LEFT,)),
     ),
     constants=(("ttft_point", "gateway"), ("side", "gateway")),
     merges_lines=True,

@@ -25,10 +25,10 @@ NUMBER_KINDS: tuple[Kind, ...] = ("tokens", "seconds", "milliseconds")
 # prompt + output; a request that skips the cache look-up; the salt, kept only as a keyed hash;
 # the time of the end, from which the start follows; why a row is none of ours and is set aside;
 # a flag of the format's own; any word where a row of an `assumed` format names its counts by a
-# convention that defines them as inclusive.
+# convention that defines them as inclusive; any word where its counts are a guess of the log's.
 HELPERS = (
     "choices", "total_tokens", "prompt_logprobs", "cache_salt", "ended", "skip", "note",
-    "convention",
+    "convention", "guessed",
 )  # fmt: skip
 
 Row = Mapping[str, object]
@@ -52,12 +52,14 @@ class Field:
     Paths are tried in order; the first that holds a value wins. `usage.prompt_tokens`
     descends into objects, `"a.b".c` into a key with a dot; `a + b` and `a - b` calculate with
     numbers, known only where all are; a term of digits is itself. `cases` come before paths.
+    With `without`, the value at that path and a slash are taken off the front.
     """
 
     name: str
     kind: Kind
     paths: tuple[str, ...]
     cases: tuple[Case, ...] = ()
+    without: str | None = None
 
     def terms(self) -> Iterator[str]:
         """Every single path named, sums taken apart."""
@@ -118,8 +120,8 @@ class LogFormat:
     line_limit_bytes: int = 0
 
 
-def text(name: str, *paths: str, cases: tuple[Case, ...] = ()) -> Field:
-    return Field(name, "text", paths, cases)
+def text(name: str, *paths: str, cases: tuple[Case, ...] = (), without: str | None = None) -> Field:
+    return Field(name, "text", paths, cases, without)
 
 
 def tokens(name: str, *paths: str) -> Field:

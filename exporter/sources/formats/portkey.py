@@ -71,5 +71,6 @@ FORMAT = LogFormat(
             ),
         ),
     ),
+    constants=(("side", "gateway"),),
     reshape=_opened,
 )

@@ -49,6 +49,7 @@ _NEEDED = (
     "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
     "attempt", "prompt_logprobs", "ineligible_reason", "cache_salt", "adapter",
     "model_fingerprint", "side", "ended", "skip", "note", "provider", "model", "convention",
+    "guessed",
 )  # fmt: skip
 
 
@@ -97,7 +98,8 @@ def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
         return unknown(name)
     value = first_value(fields[name])
     if name == "prompt_tokens" and log_format.basis == "exclusive":
-        beside = (first_value(fields[other]) for other in ("cached_tokens", "cache_write_tokens"))
+        others = [n for n in ("cached_tokens", "cache_write_tokens") if n in fields]
+        beside = (first_value(fields[other]) for other in others)
         return " + ".join([f"({value})", *(f"coalesce({other}, 0)" for other in beside)])
     return {"milliseconds": f"({value}) / 1000", "text": f"nullif({value}, '')"}.get(
         fields[name].kind, value
@@ -138,7 +140,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
         "skip IS NOT NULL OR note IS NOT NULL",
-        "ineligible_reason = 'response_cache'",
+        "ineligible_reason = 'response_cache' OR guessed IS NOT NULL",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
         *(f"{e.name} <> floor({e.name})" for e in counts if e.name in (*_RELIED_ON, *_STORED)),
         _wrong_types(log_format, counts, spans),
