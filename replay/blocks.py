@@ -1,9 +1,9 @@
 """One replica's prefix cache, block by block, as engines with whole-block reuse keep it.
 
 Engines reuse KV in whole blocks that are named by a chain hash: the hash of a block's tokens and
-of everything before them. This module follows such a pool exactly, so that cached tokens can be
-worked out instead of guessed. It knows neither time nor files; the caller says in which order
-requests start, finish their prefill and end.
+of everything before them (`hashes.py`). This module follows such a pool exactly, so that cached
+tokens can be worked out instead of guessed. It knows neither time nor files; the caller says in
+which order requests start, finish their prefill and end.
 
 The rules, in one place:
 
@@ -22,24 +22,6 @@ The rules, in one place:
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
-
-
-def chain_hashes(token_ids: Sequence[int], block_tokens: int, scope: str = "") -> list[int]:
-    """Name every whole block of a prompt by its own tokens and all tokens before it.
-
-    Chains of different scopes share nothing. A last block that is not full has no hash; a prompt
-    shorter than one block gives an empty list. The hashes are unsigned 64-bit numbers.
-    """
-    if block_tokens < 1:
-        raise ValueError(f"block_tokens must be at least 1, got {block_tokens}")
-    parent = blake2b(scope.encode(), digest_size=8).digest()
-    hashes: list[int] = []
-    for start in range(0, len(token_ids) - block_tokens + 1, block_tokens):
-        tokens = ",".join(map(str, token_ids[start : start + block_tokens]))
-        parent = blake2b(parent + tokens.encode(), digest_size=8).digest()
-        hashes.append(int.from_bytes(parent, "big"))
-    return hashes
 
 
 def reusable_blocks(prompt_tokens: int, block_tokens: int) -> int:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.blocks import BlockPool, Lease, chain_hashes, reusable_blocks
+from replay.blocks import BlockPool, Lease, reusable_blocks
+from replay.hashes import chain_hashes
 
 
 def start(pool: BlockPool, chain: list[int], *, prompt_blocks: int | None = None) -> Lease | None:
@@ -235,7 +236,7 @@ def test_impossible_sizes_are_refused() -> None:
         BlockPool(0)
     with pytest.raises(ValueError, match="never fits"):
         start(BlockPool(2), [1, 2])
-    with pytest.raises(ValueError, match="block_tokens"):
+    with pytest.raises(ValueError, match="grain_tokens"):
         chain_hashes([1], 0)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from replay.blocks import BlockPool, chain_hashes, reusable_blocks
+from replay.blocks import BlockPool, reusable_blocks
+from replay.hashes import chain_hashes
 
 CAPTURES = Path(__file__).parents[2].parent / "shared" / "captures"
 BLOCK_TOKENS = 32
