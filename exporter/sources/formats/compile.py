@@ -168,7 +168,8 @@ def fields_of(log_format: LogFormat) -> dict[str, Field]:
         raise ValueError(f"format {log_format.name} maps unknown fields {sorted(unknown)}")
     numbers = {p for f in log_format.fields if f.kind in NUMBER_KINDS for p in f.terms()}
     words = {case.path for entry in log_format.fields for case in entry.cases}
-    if both := numbers & words:  # a number has several spellings as a word
+    # As a word a number has several spellings; traces are read with care, as they stand.
+    if (both := numbers & words) and not log_format.relative_time:
         raise ValueError(f"format {log_format.name} reads {sorted(both)} as number and as word")
     return fields
 
