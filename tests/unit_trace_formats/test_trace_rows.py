@@ -5,6 +5,7 @@ import json
 import pytest
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.formats.documents import unfit_blocks
 from exporter.store.store import Store
 from tests.log_path import Row, ask, hit_ratio, load, rejects, requests
 
@@ -36,11 +37,11 @@ def test_turns_of_a_session_add_up(shared_store: Store) -> None:
 
 
 def test_rows_that_repeat_the_whole_prompt_are_not_added_up(shared_store: Store) -> None:
-    rows = [session("a", 9176, [1, 2, 3]), session("a", 9500, [1, 2, 3, 4])]
+    rows = [session("a", 1500, [1, 2, 3]), session("a", 2000, [1, 2, 3, 4])]
     load(shared_store, rows, "whole", format="auto")
     stored = sorted(requests(shared_store, "whole"), key=lambda row: row["position"])
     assert [(row["prompt_tokens"], row["block_hashes"]) for row in stored] == [
-        (9176, [1, 2, 3]), (9500, [1, 2, 3, 4]),
+        (1500, [1, 2, 3]), (2000, [1, 2, 3, 4]),
     ]  # fmt: skip
     assert stored[0]["flags"] == ["no_time"], "neither a time nor a delay"
 
@@ -131,3 +132,31 @@ def test_a_cell_beyond_reason_is_an_error_that_names_its_line(shared_store: Stor
     data = b"TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00,1,1\n" + b"9" * 200_000
     with pytest.raises(PrefixscopeError, match=r"^input: line 3 of the CSV: field larger"):
         load(shared_store, data, "cell", format="auto")
+
+
+def test_t95_ids_that_do_not_fit_the_length_are_flagged(shared_store: Store) -> None:
+    rows = [
+        {"timestamp": 0, "input_length": 20, "output_length": 1, "hash_ids": [0, 1]},
+        {"timestamp": 0, "input_length": 1200, "output_length": 1, "hash_ids": [0, 1, 2]},
+        {"timestamp": 0, "input_length": 1200, "output_length": 1, "hash_ids": [0]},
+        {"timestamp": 0, "input_length": 1200, "output_length": 1, "hash_ids": []},
+    ]
+    summary = load(shared_store, rows, "t95", format="auto", defaults={"route": "t95"})
+    assert summary.flags == {"relative_time": 4, "hash_count": 2}
+    stored = sorted(requests(shared_store, "t95"), key=lambda row: row["position"])
+    assert ["hash_count" in row["flags"] for row in stored] == [True, False, True, False]
+    (health,) = [row for row in ask(shared_store, "ingest_health") if row["source"] == "t95"]
+    assert health["flags"]["hash_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "blocks", "size", "turns", "unfit"),
+    [(128, 2, 64, 1, False), (130, 2, 64, 1, False), (130, 3, 64, 1, False),
+     (130, 4, 64, 1, True), (130, 1, 64, 1, True), (130, 4, 64, 2, False),
+     (130, 9, None, 1, False), (None, 9, 64, 1, False), (63, 0, 64, 1, False),
+     (130, 9, 0, 1, False)],
+)  # fmt: skip
+def test_whole_and_partial_blocks_both_fit(
+    tokens: int | None, blocks: int, size: int | None, turns: int, unfit: bool
+) -> None:
+    assert unfit_blocks([0] * blocks, tokens, size, turns) is unfit

@@ -6,7 +6,7 @@ never all held. A document must be held, so its size is bounded.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from exporter.errors import PrefixscopeError
@@ -107,3 +107,17 @@ def number(value: object) -> float | None:
 def kept(row: dict[str, object], names: tuple[str, ...]) -> dict[str, object]:
     """Only these keys: what is not read must not travel on, for it may be a prompt."""
     return {name: row[name] for name in names if name in row}
+
+
+def unfit_blocks(
+    blocks: list[object], tokens: object, block_tokens: object, turns: int = 1
+) -> bool:
+    """Whether so many blocks cannot be those of a prompt of so many tokens.
+
+    Traces count whole blocks only or the partial last one too; a chain put together from turns
+    may have a partial block a turn. Without blocks or numbers nothing can be said: False.
+    """
+    length, size = number(tokens), number(block_tokens)
+    if not blocks or length is None or not size:
+        return False
+    return not length // size <= len(blocks) <= -(-length // size) + turns - 1

@@ -10,8 +10,10 @@ Versions read: the two-hour traces A and B, described in public.
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from exporter.sources.formats.documents import json_lines, number
+from exporter.sources.formats.documents import items, json_lines, number, unfit_blocks
 from exporter.sources.formats.mapping import LogFormat, Row, hashes, text, time, tokens
+
+_BLOCK_TOKENS = 16
 
 
 def _chats(stream: BinaryIO) -> Iterator[Row | str]:
@@ -24,7 +26,8 @@ def _chats(stream: BinaryIO) -> Iterator[Row | str]:
         # A parent before the start of the trace stands for the chats before it.
         begun = chat if parent is None or parent < 0 else first_of.get(parent, parent)
         first_of[chat] = begun
-        yield row | {"session": begun}
+        unfit = unfit_blocks(items(row, "hash_ids"), row.get("input_length"), _BLOCK_TOKENS)
+        yield row | {"session": begun, "note": "hash_count" if unfit else None}
 
 
 FORMAT = LogFormat(
@@ -41,8 +44,9 @@ FORMAT = LogFormat(
         tokens("prompt_tokens", "input_length"),
         tokens("output_tokens", "output_length"),
         hashes("block_hashes", "hash_ids"),
+        text("note", "note"),
     ),
-    constants=(("block_size", "16"), ("hash_scope", "global")),
+    constants=(("block_size", str(_BLOCK_TOKENS)), ("hash_scope", "global")),
     relative_time="seconds",
     documents=_chats,
 )

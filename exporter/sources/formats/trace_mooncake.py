@@ -3,7 +3,7 @@
 Who publishes them: Mooncake (FAST'25) and everyone who writes its format (AIPerf, Dynamo).
 Milliseconds from the start, prompt length, and one id per block of 512 tokens: the last block
 may be partial, so there are ceil(length / 512) ids. Equal ids mean an equal prefix, across the
-whole file. Cached tokens are not told.
+whole file. Cached tokens are not told. A row whose ids do not fit its length is flagged.
 
 In rows with a `session_id` the first has a `timestamp`; later ones have a `delay` behind the
 answer before and state only what is new, in length and in ids. They are added up here. A row
@@ -12,20 +12,29 @@ the answer took is not told, so `delay` is counted from the earlier start, which
 Versions read: the FAST'25 release; AIPerf 0.13.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from exporter.sources.formats.documents import items, json_lines, number
+from exporter.sources.formats.documents import items, json_lines, number, unfit_blocks
 from exporter.sources.formats.mapping import Field, LogFormat, Row, hashes, text, time, tokens
+from exporter.sources.formats.reshape import one_object
 
-_CONSTANTS = (("block_size", "512"), ("hash_scope", "global"))
+_BLOCK_TOKENS = 512
+_CONSTANTS = (("block_size", str(_BLOCK_TOKENS)), ("hash_scope", "global"))
 _FIELDS: tuple[Field, ...] = (
     time("ts", "timestamp"),
     tokens("prompt_tokens", "input_length"),
     tokens("output_tokens", "output_length"),
     hashes("block_hashes", "hash_ids"),
+    text("note", "note"),
 )
+
+
+def _requests(line: str) -> Iterable[Row]:
+    row = one_object(line)
+    unfit = unfit_blocks(items(row, "hash_ids"), row.get("input_length"), _BLOCK_TOKENS)
+    return [row | {"note": "hash_count" if unfit else None}]
 
 
 @dataclass
@@ -59,14 +68,18 @@ def _turn(name: str, row: dict[str, object], session: _Session) -> Row:
     if stated is None and delay is not None and session.start_milliseconds is not None:
         stated = session.start_milliseconds + delay
     session.start_milliseconds = stated
+    prompt = session.prompt_tokens if length is not None else None
+    note = "start_by_delay" if "timestamp" not in row and stated is not None else None
+    if unfit_blocks(session.chain, prompt, _BLOCK_TOKENS, session.turns):
+        note = "hash_count"
     return {
         "timestamp": stated,
         "session_id": name,
         "turn": session.turns,
-        "input_length": session.prompt_tokens if length is not None else None,
+        "input_length": prompt,
         "output_length": row.get("output_length"),
         "hash_ids": session.chain,
-        "note": "start_by_delay" if "timestamp" not in row and stated is not None else None,
+        "note": note,
     }
 
 
@@ -79,6 +92,7 @@ FORMAT = LogFormat(
     fields=_FIELDS,
     constants=_CONSTANTS,
     relative_time="milliseconds",
+    reshape=_requests,
 )
 
 SESSIONS = LogFormat(
@@ -91,7 +105,6 @@ SESSIONS = LogFormat(
         *_FIELDS,
         text("session", "session_id"),
         tokens("turn", "turn"),
-        text("note", "note"),
     ),
     constants=_CONSTANTS,
     relative_time="milliseconds",

@@ -21,6 +21,7 @@ from exporter.sources.formats.documents import (
     kept,
     number,
     objects,
+    unfit_blocks,
 )
 from exporter.sources.formats.mapping import (
     Field,
@@ -36,6 +37,7 @@ from exporter.sources.formats.mapping import (
 
 _KEPT = ("model", "in", "out", "hash_ids", "ttft", "api_time")
 _REMEDY = "split it into one document a trace"
+_BLOCK_TOKENS = 64
 _SCOPES = {"local": "trace", "global": "global"}
 # More blocks than any prompt has; and their ids fit in a line.
 _MOST_BLOCKS = 100_000
@@ -55,7 +57,7 @@ def _requests(stream: BinaryIO) -> Iterator[Row]:
             turns[name] = turns.get(name, 0) + 1
             placed = {"t": start, "session": name, "turn": turns[name]}
             identity = {"id": f"{trace.get('id')}/{number_in_trace}"}
-            yield _read(request) | shared | placed | identity
+            yield _read(request, trace.get("block_size")) | shared | placed | identity
 
 
 def _flat(trace: dict[str, object]) -> Iterator[tuple[object, float, dict[str, object]]]:
@@ -72,9 +74,11 @@ def _flat(trace: dict[str, object]) -> Iterator[tuple[object, float, dict[str, o
         pending += [(name, start, part) for part in reversed(objects(request, "requests"))]
 
 
-def _read(request: dict[str, object]) -> dict[str, object]:
+def _read(request: dict[str, object], block_tokens: object) -> dict[str, object]:
     streamed = {"s": True, "n": False}.get(str(request.get("type")))
-    return kept(request, _KEPT) | {"stream": streamed}
+    unfit = unfit_blocks(items(request, "hash_ids"), request.get("in"), block_tokens)
+    note = "hash_count" if unfit else None
+    return kept(request, _KEPT) | {"stream": streamed, "note": note}
 
 
 def blocks_in_runs(row: dict[str, object]) -> list[int] | None:
@@ -102,13 +106,14 @@ def _flat_requests(stream: BinaryIO) -> Iterator[Row | str]:
         parts = (row.get("trace_id"), row.get("agent_id"))
         name = "/".join(str(part) for part in parts if part is not None)
         turns[name] = turns.get(name, 0) + 1
-        placed = {"session": name, "turn": turns[name], "hash_ids": blocks}
-        shared = {"block_size": 64, "scope": "trace"} | kept(row, ("t", "trace_id"))
-        yield _read(row) | shared | placed
+        placed = {"session": name, "turn": turns[name]} | kept(row, ("t", "trace_id"))
+        shared = {"block_size": _BLOCK_TOKENS, "scope": "trace"}
+        yield _read(row | {"hash_ids": blocks}, _BLOCK_TOKENS) | shared | placed
 
 
 _FIELDS: tuple[Field, ...] = (
     text("skip", "skip"),
+    text("note", "note"),
     time("ts", "t"),
     text("request_id", "id"),
     text("trace_id", "trace_id"),
