@@ -110,7 +110,7 @@ def kept(row: dict[str, object], names: tuple[str, ...]) -> dict[str, object]:
 
 
 def unfit_blocks(
-    blocks: list[object], tokens: object, block_tokens: object, turns: int = 1
+    blocks: Sequence[object], tokens: object, block_tokens: object, turns: int = 1
 ) -> bool:
     """Whether so many blocks cannot be those of a prompt of so many tokens.
 
