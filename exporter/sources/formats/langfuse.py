@@ -118,6 +118,7 @@ FORMAT = LogFormat(
         seconds("ttft_seconds", *_worked_out("ttft_seconds"), "timeToFirstToken"),
         seconds("e2e_seconds", *_worked_out("e2e_seconds"), "latency"),
         status(cases=(case("error", "level", "ERROR"),)),
+        text("ineligible_reason", cases=(case("no_generation", "type", "EMBEDDING"),)),
         text("skip", cases=(unless("not_a_generation", "type", "GENERATION", "EMBEDDING"),)),
     ),
     constants=(("ttft_point", "client"),),

@@ -58,6 +58,14 @@ def usage_fields(*objects: str) -> tuple[Field, ...]:
     )
 
 
+# Calls that have input tokens and no prompt: there is no prefix to reuse.
+_NO_GENERATION = tuple(
+    f"{prefix}{call}"
+    for call in ("embedding", "rerank", "moderation", "image_generation", "image_edit",
+                 "transcription", "speech", "ocr", "search", "video_generation")
+    for prefix in ("", "a")
+)  # fmt: skip
+
 # What both kinds of record call alike.
 SHARED = (
     time("ts", "startTime"),
@@ -80,7 +88,13 @@ SHARED = (
         "metadata.attempted_retries + metadata.attempted_fallbacks + 1",
         "metadata.attempted_retries + 1",
     ),
-    text("ineligible_reason", cases=(case("response_cache", "cache_hit", "true", "True"),)),
+    text(
+        "ineligible_reason",
+        cases=(
+            case("response_cache", "cache_hit", "true", "True"),
+            case("no_generation", "call_type", *_NO_GENERATION),
+        ),
+    ),
 )
 
 # The client left: the status says success, and the usage is LiteLLM's guess.

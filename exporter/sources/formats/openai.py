@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from exporter.sources.formats.mapping import (
     LogFormat,
+    case,
     flag,
     milliseconds,
     status,
@@ -87,6 +88,8 @@ FORMAT = LogFormat(
         milliseconds("prefill_seconds", "metrics.time_to_first_token_ms"),
         flag("stream", "stream"),
         status("status", "response.status"),
+        # A list of embeddings: input without a prefix to reuse.
+        text("ineligible_reason", cases=(case("no_generation", "object", "list"),)),
     ),
     constants=(("ttft_point", "engine_arrival"),),
     merges_lines=True,
