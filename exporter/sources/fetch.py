@@ -22,15 +22,23 @@ _ASKS_FOR_A_KEY = (401, 403)
 
 
 class FetchFailed(PrefixscopeError):
-    """No page came. The message is for a person who looks after the target."""
+    """No page came. The message is for a person who looks after the target.
+
+    `status` is the HTTP status of an answer that was no success; None where nothing answered.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """The answer to a GET that went well."""
+    """The answer to a GET that went well. `date` is the server's own clock, as it states it."""
 
     body: bytes
     content_type: str | None
+    date: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,19 +95,23 @@ def _answer(response: http.client.HTTPResponse, limits: FetchLimits) -> Fetched:
     if 300 <= status < 400:
         raise FetchFailed(
             f"the target redirects (HTTP {status}) to {response.headers.get('Location', '?')[:200]}"
-            ": redirects are not followed, configure the final address"
+            ": redirects are not followed, configure the final address",
+            status,
         )
     if status in _ASKS_FOR_A_KEY:
         raise FetchFailed(
             f"the target answered HTTP {status}: it asks for a key, and targets are sent none; let "
-            "its metrics be read without one (LiteLLM: require_auth_for_metrics_endpoint: false)"
+            "its metrics be read without one (LiteLLM: require_auth_for_metrics_endpoint: false)",
+            status,
         )
     if status != _OK:
-        raise FetchFailed(f"the target answered HTTP {status} {response.reason[:100]}")
+        raise FetchFailed(f"the target answered HTTP {status} {response.reason[:100]}", status)
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise FetchFailed(f"the body is {encoding[:40]}-encoded although plain text was asked for")
-    return Fetched(_body(response, limits.max_body_bytes), response.headers.get("Content-Type"))
+    headers = response.headers
+    body = _body(response, limits.max_body_bytes)
+    return Fetched(body, headers.get("Content-Type"), headers.get("Date"))
 
 
 def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
