@@ -72,7 +72,10 @@ class LogSettings(BaseModel):
         block_size = given.get("block_size", 1)
         if not isinstance(block_size, int) or block_size < 1:
             raise ValueError("block_size must be a whole number of tokens, 1 or more")
-        return {name: v if name == "block_size" else str(v) for name, v in given.items()}
+        if given.get("cached_tokens", 0) != 0:
+            raise ValueError("cached_tokens can only be 0: it declares that rows leave zero out")
+        numbers = ("block_size", "cached_tokens")
+        return {name: v if name in numbers else str(v) for name, v in given.items()}
 
 
 class Tailer:

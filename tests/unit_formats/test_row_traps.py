@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exporter.sources.intake import IngestSummary
+from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from queries import registry
 from tests.log_path import NOON, Answer, Row, ask, by_id, hit_ratio, load, rejects, utc
@@ -89,6 +90,29 @@ def test_t05_not_reported_is_not_zero(shared_store: Store) -> None:
     assert figures["coverage_ratio"] == summary.coverage_ratio == 1000 / 3000
     assert figures["request_coverage_ratio"] == 1 / 3
     assert [r["cached_tokens"] for r in by_id(shared_store, "t05").values()] == [512, None, None]
+
+
+def test_t05_a_source_may_declare_that_it_leaves_zero_out(shared_store: Store) -> None:
+    details: list[object] = [{"cached_tokens": 512}, None, None, {"cached_tokens": -1}]
+    usages = [{"prompt_tokens": 1000, "prompt_tokens_details": one} for one in details]
+    rows = [{"id": f"t05d-{i}", "created": 1772452800, "model": "m", "usage": u}
+            for i, u in enumerate(usages)]  # fmt: skip
+    rows.append({"id": "t05d-aborted", "created": 1772452800, "model": "m", "stream": True})
+    defaults: dict[str, object] = {"route": "t05 declared", "cached_tokens": 0}
+    summary = load(shared_store, rows, "t05 declared", format="openai", defaults=defaults)
+    figures = hit_ratio(shared_store, route="t05 declared")
+    assert (figures["cached_tokens"], figures["reported_prompt_tokens"]) == (512, 3000)
+    assert figures["token_hit_ratio"] == pytest.approx(0.171, abs=5e-4)
+    assert figures["coverage_ratio"] == 3000 / 4000, "a count that cannot be is still unknown"
+    flags = {"zero_declared": 2, "unusable:cached_tokens": 1}
+    assert summary.flags == health(shared_store, "t05 declared")["flags"] == flags
+
+
+def test_t05_nothing_but_zero_can_be_declared() -> None:
+    given = LogSettings(source="s", path="p", defaults={"cached_tokens": 0, "model": 7})
+    assert given.defaults == {"cached_tokens": 0, "model": "7"}
+    with pytest.raises(ValueError, match="cached_tokens can only be 0"):
+        LogSettings(source="s", path="p", defaults={"cached_tokens": 512})
 
 
 def test_t05_a_reported_zero_is_a_miss(shared_store: Store) -> None:

@@ -32,7 +32,7 @@ FEW = settings(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )  # fmt: skip
 _numbers = itertools.count()
-GIVEN = {"model": "default model", "block_size": 16}
+GIVEN = {"model": "default model", "block_size": 16, "cached_tokens": 0}
 # Only of these does the quick reading look for wrong types; of others it keeps no bad value.
 RELIED_ON = {"prompt_tokens", "cached_tokens", "output_tokens", "ttft_seconds", "queue_seconds",
              "prefill_seconds", "e2e_seconds"}  # fmt: skip

@@ -41,8 +41,12 @@ REQUEST_COLUMNS = tuple(Request.model_fields)
 # What a source may state for rows that do not say it themselves.
 DEFAULTS = (
     "side", "replica", "replica_role", "provider", "model", "model_fingerprint",
-    "route", "template", "template_version", "tenant", "adapter", "block_size",
+    "route", "template", "template_version", "tenant", "adapter", "block_size", "cached_tokens",
 )  # fmt: skip
+# Declared by a source that leaves zero out; a count that cannot be used stays unknown all the same.
+_ZERO_DECLARED = """coalesce($default_cached_tokens = 0 AND cached_tokens IS NULL
+    AND prompt_tokens > 0 AND status = 'ok'
+    AND NOT coalesce(list_contains(unusable, 'unusable:cached_tokens'), false), false)"""
 
 SQL_TYPES: dict[Kind, str] = {
     "text": "VARCHAR",
@@ -330,7 +334,8 @@ def _clean(name: str, entry: Field | None, log_format: LogFormat) -> str:
     else:
         value = name
     value = named(log_format, name, value)
-    return f"coalesce({value}, $default_{name})" if name in DEFAULTS else value
+    stated = name in DEFAULTS and name != "cached_tokens"
+    return f"coalesce({value}, $default_{name})" if stated else value
 
 
 def _keyed(path: str) -> list[str]:
@@ -360,7 +365,8 @@ def _stated() -> str:
                 ELSE cached_sum END AS stated_cached
         FROM (
             SELECT *, CASE WHEN cached_tokens IS NULL AND {TIERS_KNOWN} THEN {TIERS_SUM}
-                ELSE cached_tokens END AS cached_sum
+                WHEN {_ZERO_DECLARED} THEN 0 ELSE cached_tokens END AS cached_sum,
+                {_ZERO_DECLARED} AND NOT coalesce({TIERS_KNOWN}, false) AS zero_declared
             FROM <input>))"""
 
 
@@ -378,6 +384,7 @@ _FLAGS = {
     "ttft_equals_end": "stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds",
     "response_cache_hit": "ineligible_reason = 'response_cache'",
     "usage_guessed": "guessed IS NOT NULL",
+    "zero_declared": "zero_declared",
 }
 # What a response cache replays was counted when the engine ran; no engine ran now. What a log
 # guessed was not counted at all.

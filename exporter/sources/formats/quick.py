@@ -64,6 +64,9 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
     fields = fields_of(log_format)
     source = f"({parsed(log_format)})".replace("<input>", "lines")
     found = _found(log_format, fields, given_defaults).replace("<input>", source)
+    doubtful = _doubtful(log_format, fields)
+    if "cached_tokens" in given_defaults:  # whether it may stand in is judged with care
+        doubtful += " OR cached_tokens IS NULL"
     carried = {*_names(log_format), *given_defaults, *COMPUTED, "prompt_basis", "flags"}
     columns = ", ".join(
         f"{_column(name, log_format)} AS {name}"
@@ -72,7 +75,7 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
     )
     return f"""SELECT $batch::BIGINT AS batch, position, '{log_format.name}' AS source_format,
         {columns} FROM ({found})
-        WHERE CASE WHEN {_doubtful(log_format, fields)} THEN {SET_ASIDE} ELSE true END"""
+        WHERE CASE WHEN {doubtful} THEN {SET_ASIDE} ELSE true END"""
 
 
 def _names(log_format: LogFormat) -> list[str]:
@@ -83,7 +86,8 @@ def _found(log_format: LogFormat, fields: dict[str, Field], given: frozenset[str
     columns = []
     for name in [*_names(log_format), *sorted(given - set(_names(log_format)))]:
         value = named(log_format, name, _value(name, log_format, fields))
-        columns.append(f"coalesce({value}, $default_{name}) AS {name}" if name in given
+        stated = name in given and name != "cached_tokens"
+        columns.append(f"coalesce({value}, $default_{name}) AS {name}" if stated
                        else f"{value} AS {name}")  # fmt: skip
     number = TS_NUMBER.format(ts=first_value(fields["ts"])) if "ts" in fields else "NULL"
     return f"""SELECT position, line_number, line, body IS NULL AS unparsed,
