@@ -7,25 +7,26 @@ later row of a pair is flagged `suspected_duplicate`, which the tally of the sou
 
 import duckdb
 
-# What a call and its translation have in common, beside the millisecond they began in.
-_ALIKE = ("source", "tenant", "model", "prompt_tokens", "cached_tokens", "output_tokens")
+# What a call and its translation have in common.
+_ALIKE = (
+    "source", "epoch_ms(ts)", "tenant", "model", "prompt_tokens", "cached_tokens", "output_tokens",
+)  # fmt: skip
 
 
 def flag_fresh(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
-    """Flags rows of a batch that look like a row before them, of another id."""
-    alike = " AND ".join(f"earlier.{name} IS NOT DISTINCT FROM b.{name}" for name in _ALIKE)
+    """Flags rows of a batch that are alike a row before them, of another id."""
+    # A window and no join: of many rows that are all alike every pair would be too many.
     cursor.execute(
         f"""UPDATE requests SET flags = list_append(coalesce(flags, []), 'suspected_duplicate')
         WHERE rowid IN (
-            SELECT b.rowid FROM requests b JOIN requests earlier
-                ON epoch_ms(earlier.ts) = epoch_ms(b.ts) AND {alike}
-                AND earlier.request_id <> b.request_id
-                AND (earlier.batch < b.batch
-                    OR earlier.batch = b.batch AND earlier.position < b.position)
-            WHERE b.batch = $batch AND b.prompt_tokens IS NOT NULL
-                AND earlier.ts >= (SELECT min(ts) FROM requests WHERE batch = $batch)
-                    - INTERVAL 1 SECOND
-                AND earlier.ts <= (SELECT max(ts) FROM requests WHERE batch = $batch)
-                    + INTERVAL 1 SECOND)""",
+            SELECT stored_row FROM (
+                SELECT rowid AS stored_row, batch, request_id <> first_value(request_id) OVER (
+                    PARTITION BY {", ".join(_ALIKE)} ORDER BY batch, position) AS another
+                FROM requests
+                WHERE prompt_tokens IS NOT NULL AND request_id IS NOT NULL
+                    AND ts BETWEEN (SELECT min(ts) FROM requests WHERE batch = $batch)
+                        - INTERVAL 1 SECOND
+                    AND (SELECT max(ts) FROM requests WHERE batch = $batch) + INTERVAL 1 SECOND)
+            WHERE another AND batch = $batch)""",
         {"batch": batch},
     )
