@@ -1,0 +1,1 @@
+"""Is everything wired? Facts are gathered first; small pure functions turn them into findings."""

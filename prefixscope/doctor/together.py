@@ -1,0 +1,191 @@
+"""Findings that need more than one target or log, and the level reached. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prefixscope.doctor.facts import Facts, LogFacts, TargetFacts
+from prefixscope.doctor.findings import Finding, Severity
+from prefixscope.doctor.logs import MANY_ROWS, check_log
+from prefixscope.doctor.targets import check_target
+from prefixscope.doctor.usage import check_usage
+
+# Log and engines count over slightly different moments; only more than this is a difference.
+SAME_TOKENS = 0.1
+
+
+@dataclass(frozen=True)
+class Level:
+    """How far the data reaches (0 to 3; None = no data) and the one step to the next level."""
+
+    number: int | None
+    sees: str
+    next_step: str
+
+
+def examine(facts: Facts) -> list[Finding]:
+    """Every finding: about the whole, each target, each log."""
+    level = level_of(facts)
+    number = "none" if level.number is None else f"{level.number} of 3"
+    findings = [
+        *_wiring(facts),
+        *(finding for target in facts.targets for finding in check_target(target)),
+        *(finding for log in facts.logs for finding in check_log(log)),
+        *check_usage(facts),
+        *_routers(facts),
+        *_joins(facts),
+        *_log_and_engine(facts),
+    ]
+    return [
+        *findings,
+        Finding("level", Severity.OK, "", f"level {number}: {level.sees}", level.next_step),
+    ]
+
+
+def _wiring(facts: Facts) -> Iterator[Finding]:
+    if facts.exporter_error is not None:
+        yield Finding(
+            "exporter", Severity.NOTE, "exporter", facts.exporter_error,
+            "start it with prefixscope serve --config FILE",
+        )  # fmt: skip
+    elif facts.asked is not None:
+        yield Finding("exporter", Severity.OK, "exporter", f"asked {facts.asked}")
+    for name, error in facts.list_errors.items():
+        yield Finding(
+            "lists", Severity.FAULT, name, f"the list of targets cannot be read: {error}",
+            "correct it under scrape.targets",
+        )  # fmt: skip
+    if not facts.targets and not facts.logs and not facts.list_errors:
+        yield Finding(
+            "exporter", Severity.FAULT, "exporter", "there is neither a target nor a log to see",
+            "name engines under scrape.targets and logs under logs; prefixscope init writes both",
+        )  # fmt: skip
+
+
+def _routers(facts: Facts) -> Iterator[Finding]:
+    """vllm-router balances by load, silently, where the engines do not render prompts."""
+    fix = "start every vLLM behind it with --enable-scale-out"
+    for router in (t for t in facts.targets if t.engine == "vllm_router"):
+        skipped = router.skipped_requests or 0
+        asked = skipped + (router.looked_up_requests or 0)
+        if skipped:
+            yield Finding(
+                "scale-out", Severity.WARNING, router.name,
+                f"{skipped:,} of {asked:,} requests could not be looked up: the engines refuse to "
+                "render prompts, so it balances by load instead of by prefix, and logs nothing",
+                fix,
+            )  # fmt: skip
+        elif asked:
+            seen = f"it saw the prompts of all {asked:,} requests"
+            yield Finding("scale-out", Severity.OK, router.name, seen)
+    behind_router = any(t.engine == "vllm_router" for t in facts.targets)
+    for target in facts.engines:
+        if behind_router and target.engine == "vllm" and target.renders_prompts is False:
+            yield Finding(
+                "scale-out", Severity.WARNING, target.name,
+                "it refuses to render prompts, and a vllm-router stands in front: a cache-aware "
+                "policy falls back to balancing by load",
+                fix,
+            )  # fmt: skip
+
+
+def _joins(facts: Facts) -> Iterator[Finding]:
+    if {part.side for part in facts.joins} < {"gateway", "engine"}:
+        return
+    for part in facts.joins:
+        if part.unmatched > MANY_ROWS * part.rows:
+            yield Finding(
+                "joins", Severity.WARNING, part.source,
+                f"{part.unmatched:,} of {part.rows:,} rows of the {part.side} found no other half: "
+                "such calls count twice where both wrote one",
+                "let the gateway pass its request id on (x-request-id), or both log one trace id; "
+                "see docs/joining.md",
+            )  # fmt: skip
+
+
+def _log_and_engine(facts: Facts) -> Iterator[Finding]:
+    """More in the log than the engines counted: doubled. Less: a sample, such as one tap."""
+    engines, told = _replicas(facts)
+    if told and len(told) < len(engines) and told <= engines:
+        yield Finding(
+            "log-and-engine", Severity.NOTE, ", ".join(sorted(log.source for log in facts.logs)),
+            f"rows name {len(told)} of {len(engines)} replicas: the log is a sample, so its "
+            "totals are not the fleet's; ratios may differ by replica",
+            f"log the others too: {', '.join(sorted(engines - told)[:5])}",
+        )  # fmt: skip
+    window = facts.window
+    if window is None or not window.engine_prompt_tokens:
+        return
+    ratio = window.log_prompt_tokens / window.engine_prompt_tokens
+    counted = (
+        f"over the same time the logs have {window.log_prompt_tokens:,} prompt tokens and the "
+        f"engines {window.engine_prompt_tokens:,}"
+    )
+    if ratio > 1 + SAME_TOKENS:
+        yield Finding(
+            "log-and-engine", Severity.WARNING, "logs and engines",
+            f"{counted}: calls are logged twice, or an engine is not scraped",
+            "scrape every replica; where gateway and engine both log, see docs/joining.md",
+        )  # fmt: skip
+    elif ratio < 1 - SAME_TOKENS:
+        yield Finding(
+            "log-and-engine", Severity.NOTE, "logs and engines",
+            f"{counted}: the log is a sample (one tap of several, failed or unlogged calls)",
+            "compare ratios, not totals; or log the other replicas too",
+        )  # fmt: skip
+
+
+def _replicas(facts: Facts) -> tuple[set[str], set[str]]:
+    """Replicas that engines show, and those that rows name."""
+    engines = {r for t in facts.engines if t.role != "decode" for r in t.replicas or (t.name,)}
+    told = {name for log in facts.logs for rows in log.newest for name in rows.replicas}
+    return engines, told
+
+
+def level_of(facts: Facts) -> Level:
+    """The level of the data and what would bring the next."""
+    reported = any(rows.reported_rows for log in facts.logs for rows in log.newest)
+    memory = any(target.tells_cached_memory for target in facts.engines)
+    chained = any(rows.chained_rows for log in facts.logs for rows in log.newest)
+    if not facts.engines and not reported:
+        return Level(None, "neither engine counters nor request rows yet", _first_step(facts))
+    if not reported:
+        sees = "hit ratio by model and replica, from the engines' own counters"
+        return Level(0, sees, _to_rows(facts.logs))
+    if chained:
+        return Level(3, "who reuses what, memory, and the cause of every miss", "")
+    if not memory:
+        sees = "hit ratio by route, template and tenant, first-token time of hits and misses"
+        return Level(1, sees, _to_memory(facts.engines))
+    return Level(
+        2, "who reuses what, and the memory behind it",
+        "have hash chains: put the tap before the engine (prefixscope tap --help)",
+    )  # fmt: skip
+
+
+def _first_step(facts: Facts) -> str:
+    unreached = [target.name for target in facts.targets if not target.has_page]
+    if unreached:
+        return f"make the metric page of {unreached[0]} answer (see above)"
+    return "name an engine's metric page: prefixscope init http://HOST:PORT"
+
+
+def _to_rows(logs: tuple[LogFacts, ...]) -> str:
+    if any(rows.eligible_rows for log in logs for rows in log.newest):
+        return "have answers name their cached tokens (see usage-details and coverage)"
+    if logs:
+        return f"see why {logs[0].source} brings no rows with usage yet"
+    return (
+        "have a row per request: follow the gateway's log (prefixscope init FILE), or put the tap "
+        "before the engine (prefixscope tap --help)"
+    )
+
+
+def _to_memory(engines: tuple[TargetFacts, ...]) -> str:
+    if not engines:
+        return "scrape the engines too: prefixscope init http://HOST:PORT"
+    if any(target.engine == "sglang" for target in engines):
+        return "update SGLang to 0.5.11 or later: its page then tells cached and free memory"
+    return (
+        "cached and free memory need KV-cache events, which this version does not read yet; until "
+        "then leave them off, as they carry prompts; the tap already brings hash chains (level 3)"
+    )
