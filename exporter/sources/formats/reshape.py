@@ -28,6 +28,7 @@ def one_object(line: str) -> dict[str, object]:
         raise ValueError("nested beyond reason") from error
     if not isinstance(value, dict):
         raise ValueError("not an object")
+    value.pop(LEFT_OUT, None)  # what a log calls so is none of ours
     return value
 
 
@@ -59,12 +60,13 @@ def _texts(
 ) -> list[str]:
     try:
         rows = list(reshape(line))
-    except ValueError:
+        texts = [json.dumps(row) for row in rows if LEFT_OUT not in row]
+    except (ValueError, RecursionError):  # no row, or nested beyond reason
         return [line]
     for row in rows:
         if LEFT_OUT in row:
             left_out[str(row[LEFT_OUT])] += cast(int, row["rows"])
-    return [json.dumps(row) for row in rows if LEFT_OUT not in row]
+    return texts
 
 
 def as_lines(rows: Iterable[Row | str]) -> BinaryIO:

@@ -5,10 +5,11 @@ hides nothing the row says itself.
 """
 
 import json
-import math
 from datetime import UTC, datetime
 
 WORKED_OUT = "worked_out"
+# Beyond it nothing is a count of tokens.
+_LARGEST = 10**12
 
 
 def open_texts(row: dict[str, object], *names: str) -> None:
@@ -49,7 +50,9 @@ def count(value: object) -> int | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if math.isfinite(value) and value >= 0 and value == int(value) else None
+    if not 0 <= value < _LARGEST or value != int(value):  # false for NaN, too
+        return None
+    return int(value)
 
 
 def part(holder: object, name: str) -> object:
