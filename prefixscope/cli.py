@@ -9,6 +9,7 @@ from exporter.errors import PrefixscopeError
 from prefixscope import __version__
 from prefixscope.commands import load, look, names, operate, plan, run
 from prefixscope.commands.options import messages
+from prefixscope.commands.tap import tap
 
 START, LOOK, WHAT_IF, OPERATE = "Start", "Look", "What if", "Operate"
 
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command(rich_help_panel=START)(run.demo)
 app.command(rich_help_panel=START)(run.serve)
 app.command(rich_help_panel=START)(load.ingest)
+app.command(rich_help_panel=START)(tap)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
 app.command(rich_help_panel=WHAT_IF)(plan.geometry)

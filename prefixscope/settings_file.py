@@ -22,6 +22,8 @@ PREFIX = "PREFIXSCOPE_"
 SEPARATOR = "__"
 # Read by clients and by the command line itself, not settings of the exporter.
 CLIENT_NAMES = ("PREFIXSCOPE_URL", "PREFIXSCOPE_TOKEN", "PREFIXSCOPE_CONFIG")
+# Settings of the tap, which checks them itself; it may run beside an exporter.
+_TAP_PREFIX = "PREFIXSCOPE_TAP_"
 # Kubernetes puts these into every container beside a Service called prefixscope….
 _SERVICE_LINK = re.compile(
     r"PREFIXSCOPE_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
@@ -94,7 +96,9 @@ def overlay(
     known = {env_name(path): (path, annotation) for path, annotation in leaves(model)}
     origins: dict[KeyPath, str] = {}
     for name in sorted(environment):
-        if not name.startswith(PREFIX) or name in CLIENT_NAMES or _SERVICE_LINK.fullmatch(name):
+        if not name.startswith(PREFIX) or name.startswith(_TAP_PREFIX):
+            continue
+        if name in CLIENT_NAMES or _SERVICE_LINK.fullmatch(name):
             continue
         if name not in known:
             near = _nearest(name, [*known, *CLIENT_NAMES])
