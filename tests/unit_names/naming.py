@@ -15,6 +15,7 @@ KEY = "k"
 PLACES = (
     ("headers",), ("request", "headers"), ("request_headers",), ("http", "request", "headers"),
     ("metadata", "headers"), ("metadata", "requester_custom_headers"),
+    ("metadata", "requester_metadata", "headers"),
     ("proxy_server_request", "headers"),
 )  # fmt: skip
 

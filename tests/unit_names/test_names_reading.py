@@ -37,6 +37,7 @@ HEADER = [{"header": "X-Tenant"}]
         {"request_headers": {"X-Tenant": ["acme", "other"]}},
         {"http": {"request": {"headers": {"accept": "*/*", "x-Tenant": " acme\n"}}}},
         {"metadata": {"requester_custom_headers": {"x-tenant": "acme"}}},
+        {"metadata": {"requester_metadata": {"headers": {"X-Tenant": "acme"}}}},
         {"proxy_server_request": {"headers": {"x-tenant": "acme"}}},
     ],
     ids=lambda row: next(iter(row)),

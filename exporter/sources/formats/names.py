@@ -24,6 +24,7 @@ HEADER_PLACES = (
     "http.request.headers",
     "metadata.headers",
     "metadata.requester_custom_headers",
+    "metadata.requester_metadata.headers",
     "proxy_server_request.headers",
 )
 # Of a longer list no more elements are looked at.
