@@ -13,13 +13,16 @@ RUN_STAMP := $(VENV)/.stamp-run
 DEV_STAMP := $(VENV)/.stamp-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types ci bench test-browser test-engine screenshots traps format lock clean
+.PHONY: help run demo-engine test lint types ci bench test-browser test-engine screenshots traps format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_STAMP) ## Start exporter and dashboard on loopback with demo data
 	@$(BIN)/prefixscope demo $(ARGS)
+
+demo-engine: $(RUN_STAMP) ## Start a real vLLM on the CPU with traffic (installs 3.5 GB once)
+	@$(BIN)/python -m prefixscope.demo_engine $(ARGS)
 
 test: $(DEV_STAMP) ## Run all tests that need nothing but Python
 	@$(BIN)/python -m pytest $(ARGS)
