@@ -7,7 +7,7 @@ from rich.text import Text
 
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
-from prefixscope.commands import load, look, names, operate, plan, run
+from prefixscope.commands import doctor, load, look, names, operate, plan, run
 from prefixscope.commands.options import messages
 from prefixscope.commands.tap import tap
 
@@ -27,6 +27,7 @@ app.command(rich_help_panel=START)(tap)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
 app.command(rich_help_panel=WHAT_IF)(plan.geometry)
+app.command(rich_help_panel=OPERATE)(doctor.doctor)
 app.command(rich_help_panel=OPERATE)(names.names)
 app.command(rich_help_panel=OPERATE)(operate.formats)
 app.command(rich_help_panel=OPERATE)(operate.engines)

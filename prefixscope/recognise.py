@@ -67,14 +67,19 @@ def page_url(address: str) -> str:
     whole = address if "://" in address else f"http://{address}"
     parts = urlsplit(whole)
     path = parts.path if parts.path not in ("", "/") else DEFAULT_PATH
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+    return urlunsplit((parts.scheme, _place(parts.netloc), path, parts.query, ""))
 
 
 def base_url(address: str) -> str:
     """The server behind an address: without the path of a metric page."""
     parts = urlsplit(address if "://" in address else f"http://{address}")
-    path = parts.path.rstrip("/").removesuffix(DEFAULT_PATH).removesuffix("/prometheus")
-    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    path = parts.path.rstrip("/").removesuffix("/prometheus/metrics").removesuffix(DEFAULT_PATH)
+    return urlunsplit((parts.scheme, _place(parts.netloc), path, "", ""))
+
+
+def _place(netloc: str) -> str:
+    """Host and port: a name and password before them are neither sent nor shown."""
+    return netloc.rpartition("@")[2]
 
 
 def recognise(address: str, limits: FetchLimits = LIMITS, labels: PageLabels | None = None) -> Seen:
@@ -194,8 +199,8 @@ def _as_llamacpp(ask: _Asker) -> Seen | None:
         return None
     title = f"llama.cpp {_text(told, 'build_info')}".strip()
     return Seen(
-        ask.url, Kind.ENGINE, f"{title} without its metric page", error=ask.error, engine="llamacpp",
-        fix="start llama-server with --metrics",
+        ask.url, Kind.ENGINE, f"{title} without its metric page", error=ask.error,
+        engine="llamacpp", fix="start llama-server with --metrics",
     )  # fmt: skip
 
 
