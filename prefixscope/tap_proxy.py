@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from typing import Any
 
 import httpx
 import uvicorn
@@ -27,6 +28,11 @@ _HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 _CONNECT_SECONDS = 10.0
+
+# Only what the upstream sends is sent: no date and server of ours, no log of addresses.
+PROXY_OPTIONS: dict[str, Any] = {
+    "log_level": "warning", "access_log": False, "server_header": False, "date_header": False,
+}  # fmt: skip
 
 Header = tuple[bytes, bytes]
 
@@ -186,8 +192,4 @@ def _target(url: httpx.URL, scope: Scope) -> bytes:
 def serve_tap(upstream: str, host: str, port: int, settings: TapSettings) -> None:
     """Run the proxy until Ctrl-C or SIGTERM; rows that wait are written before it returns."""
     app = Tap(Upstream(upstream), settings)
-    # Only what the upstream sends is sent: no date and server of ours, no log of addresses.
-    uvicorn.run(
-        app, host=host, port=port, log_level="warning", access_log=False,
-        server_header=False, date_header=False, timeout_graceful_shutdown=10,
-    )  # fmt: skip
+    uvicorn.run(app, host=host, port=port, timeout_graceful_shutdown=10, **PROXY_OPTIONS)
