@@ -13,7 +13,18 @@ from exporter.sources.formats import FORMATS
 from prefixscope import __version__
 from prefixscope.commands import look
 
-COMMANDS = ("demo", "serve", "ingest", "query", "now", "geometry", "doctor", "names", "formats", "engines")
+COMMANDS = (
+    "demo",
+    "serve",
+    "ingest",
+    "query",
+    "now",
+    "geometry",
+    "doctor",
+    "names",
+    "formats",
+    "engines",
+)
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 
