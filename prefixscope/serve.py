@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 # How long answers under way may take to finish when the exporter is asked to stop.
 GRACE_SECONDS = 10
+# A shipper whose connection is closed just as it posts may lose its batch: LiteLLM posts every 5 s
+# and does not send again. So it is the client that ends an idle connection (Go's after 90 s).
+IDLE_CONNECTION_SECONDS = 120
 # How long a scrape of /metrics waits for the writer before it shows what is counted so far.
 FOLD_PATIENCE_SECONDS = 0.1
 
@@ -171,6 +174,7 @@ def _serving(app: Starlette, listener: socket.socket) -> Iterator[threading.Even
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
     )
     server = uvicorn.Server(config)
     stopped = threading.Event()
