@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.page import UnknownPage, read_page
 from exporter.sources.pages import ingest_pages
 from exporter.store.store import Store
 from tests.unit_engines.conftest import Through, write_pages
@@ -63,6 +63,41 @@ def test_t49_teams_are_bounded_and_the_totals_stay_right(through: Through) -> No
     assert "other" in {row["tenant"] for row in teams}
     (total,) = through(pages, "observed_hit_ratio")
     assert (total["hits"], total["asked"]) == (300 * 5, 300 * 10)
+
+
+def test_a_proxy_that_served_nothing_yet_is_known_and_its_first_calls_count(
+    through: Through,
+) -> None:
+    # Its counters have a type line from the start and a series only after the first call.
+    fresh = (
+        b"# TYPE litellm_input_tokens_metric_total counter\n"
+        b"# TYPE litellm_total_users gauge\nlitellm_total_users 0.0\n"
+    )
+    page = read_page(fresh, "text/plain")
+    assert (page.engine.name, page.missing, page.groups) == ("litellm", (), {})
+    served = fresh + (
+        b'litellm_input_tokens_metric_total{model="m",team="a"} 900\n'
+        b'litellm_input_cached_tokens_metric_total{model="m",team="a"} 640\n'
+    )
+    (row,) = through({"proxy": [fresh, served]}, "observed_hit_ratio")
+    assert (row["hits"], row["asked"]) == (640, 900)
+
+
+def test_a_page_without_the_proxys_counters_is_no_page_of_it() -> None:
+    with pytest.raises(UnknownPage):
+        read_page(b"# TYPE litellm_total_users gauge\nlitellm_total_users 0.0\n", "text/plain")
+
+
+def test_a_series_with_a_hidden_label_keeps_its_start_time() -> None:
+    labels = b'{model="m",team="a",hashed_api_key="k"}'
+    page = read_page(
+        b"litellm_input_tokens_metric_total" + labels + b" 900\n"
+        b"litellm_input_tokens_metric_created" + labels + b" 1000000030\n",
+        "text/plain",
+    )
+    ((key, reading),) = page.series.items()
+    assert "'k'" not in key
+    assert reading.start == 1_000_000_030
 
 
 def test_people_and_keys_of_the_proxy_stay_out_of_the_store(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ LITELLM = Engine(
     rows=ROWS,
     skipped=SKIPPED,
     marks=("litellm_",),
+    empty_mark="# TYPE litellm_input_tokens_metric",
     model_labels=("model",),
     tenant_labels=("team_alias", "team", "api_key_alias"),
     # People and keys tell series apart and are kept as nothing else.

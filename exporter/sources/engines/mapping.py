@@ -106,22 +106,23 @@ class Row:
 class Engine:
     """The mapping table of one program and how its labels are to be read.
 
-    `title` says what it is, `versions` which ones the table was read against, `recorded` which
-    of these served real pages it was tried on (nothing: read from source only). `observer`
-    says who counted: only an engine's own counters enter engine figures. One of the texts
-    `marks` is on every page of it (none given: its name). `rank_label` tells data-parallel
+    `title` says what it is, `versions` which ones the table was read against, `recorded` which of
+    these served real pages it was tried on (nothing: read from source only). `observer` says who
+    counted: only an engine's own counters enter engine figures. One of the texts `marks` is on
+    every page of it (none given: its name). A program whose series appear only when they count has
+    `empty_mark` on its page before, so that the page is known. `rank_label` tells data-parallel
     ranks apart: each has a cache of its own. `copied_labels` are ranks that all repeat the same
     token count: one of them is read, never their sum. `total_labels` name, per label, the value
     that already is the total of the others. Series belong to this table only with all of
     `only_with`; series with one of `foreign_labels` but no rank label are another program's
     copies. `model_labels`, `tenant_labels` and `route_labels` are tried in order, passing over
-    `absent_values`, which some programs write for "not given"; the values of `secret_labels`
-    are replaced by a keyed hash before anything else sees them. `watched` counters are read
-    only to see that the page is alive, `version_marks` (series -> first and last version with
-    it) only to tell the version. `read` turns a page that is no Prometheus text into samples,
-    or answers None where the page is not its own. `settle` finishes the fields of one sample
-    where a table cannot say it; it gets the fields and the names of the page. `notice` is said
-    beside every page: what it cannot tell.
+    `absent_values`, which some programs write for "not given"; the values of `secret_labels` are
+    replaced by a keyed hash before anything else sees them. `watched` counters are read only to
+    see that the page is alive, `version_marks` (series -> first and last version with it) only to
+    tell the version. `read` turns a page that is no Prometheus text into samples, or answers None
+    where the page is not its own. `settle` finishes the fields of one sample where a table cannot
+    say it; it gets the fields and the names of the page. `notice` is said beside every page: what
+    it cannot tell.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Engine:
     recorded: str = ""
     observer: Observer = "engine"
     marks: tuple[str, ...] = ()
+    empty_mark: str = ""
     rank_label: str | None = None
     role_label: str | None = None
     copied_labels: tuple[str, ...] = ()

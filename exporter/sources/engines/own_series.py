@@ -63,7 +63,8 @@ class OwnSeries:
         self.labels = labels
         self._tenant_labels = _preferred(labels.tenant, engine.tenant_labels)
         self._route_labels = _preferred(labels.route, engine.route_labels)
-        self.by_name = _index(engine, samples, labels)
+        self._told: dict[int, dict[str, str]] = {}
+        self.by_name = self._index(samples)
         self.names = frozenset(self.by_name)
         self._one_rank: Index = {}
         self._models: dict[str, set[str]] = {}
@@ -75,6 +76,28 @@ class OwnSeries:
             for sample in own:
                 self._meet(sample)
         self._kept = self._largest_pairs()
+
+    def _index(self, samples: Iterable[PageSample]) -> Index:
+        """The table's usable series by name: real numbers, own series.
+
+        A negative, non-finite or absurdly large counter is no count; such a series is as good
+        as absent.
+        """
+        wanted = self.engine.series_names.union(self.engine.version_marks)
+        index: Index = {}
+        for sample in samples:
+            usable = sample.name in wanted and 0 <= sample.value < LARGEST
+            if usable and _is_own(self.engine, sample.labels):
+                secret, key = self.engine.secret_labels, self.labels.hash_key
+                hidden = _without_secrets(sample, secret, key)
+                if hidden is not sample:
+                    self._told[id(hidden)] = sample.labels
+                index.setdefault(sample.name, []).append(hidden)
+        return index
+
+    def told_labels(self, sample: PageSample) -> dict[str, str]:
+        """The labels as they stand on the page, by which its start times are found."""
+        return self._told.get(id(sample), sample.labels)
 
     def _meet(self, sample: PageSample) -> None:
         scope, labels = self.scope(sample), sample.labels
@@ -157,22 +180,6 @@ class OwnSeries:
             lowest[place] = min(lowest.get(place, copy), copy)
             placed.append((sample, place, copy))
         return [sample for sample, place, copy in placed if lowest[place] == copy]
-
-
-def _index(engine: Engine, samples: Iterable[PageSample], labels: PageLabels) -> Index:
-    """The table's usable series by name: real numbers, own series.
-
-    A negative, non-finite or absurdly large counter is no count; such a series is as good as
-    absent.
-    """
-    wanted = engine.series_names.union(engine.version_marks)
-    index: Index = {}
-    for sample in samples:
-        usable = sample.name in wanted and 0 <= sample.value < LARGEST
-        if usable and _is_own(engine, sample.labels):
-            hidden = _without_secrets(sample, engine.secret_labels, labels.hash_key)
-            index.setdefault(sample.name, []).append(hidden)
-    return index
 
 
 def _is_own(engine: Engine, labels: dict[str, str]) -> bool:

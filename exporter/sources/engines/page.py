@@ -151,13 +151,18 @@ def read_page(
     engines, exposition = told or _read_text(body, content_type)
     own = [OwnSeries(engine, exposition.samples, labels or PageLabels()) for engine in engines]
     if told is None:
-        own = [series for series in own if series.names]
+        own = [one for one in own if one.names] or [one for one in own if _is_fresh(one, body)]
     if not own:
         raise UnknownPage(
             f"no metric of {', '.join(ENGINES)} is on the page: is it the program's own page "
             "(not a host's), with its metrics switched on?"
         )
     return _put_together(own, exposition, ranked)
+
+
+def _is_fresh(own: OwnSeries, body: bytes) -> bool:
+    """Whether the page is of a program that has not counted anything yet."""
+    return bool(own.engine.empty_mark) and own.engine.empty_mark.encode() in body
 
 
 def _read_text(body: bytes, content_type: str | None) -> tuple[list[Engine], Exposition]:
@@ -225,6 +230,8 @@ class _Reader:
     def fill(self) -> dict[str, str]:
         """Take every field; returns what is missing, with what to do."""
         missing: dict[str, str] = {}
+        if self.own.engine.empty_mark and not self.own.names:
+            return missing
         for measure, rows in self.own.engine.alternatives.items():
             row = next((row for row in rows if self._take(row)), None)
             if row is not None:
@@ -294,7 +301,7 @@ class _Reader:
     def _remember(self, sample: PageSample) -> str:
         key = series_key(sample)
         if key not in self.page.series:
-            start = self.exposition.start_of(sample.name, sample.labels)
+            start = self.exposition.start_of(sample.name, self.own.told_labels(sample))
             self.page.series[key] = Reading(sample.value, start, self.own.scope(sample))
         return key
 
@@ -316,7 +323,7 @@ class _Reader:
                     continue
                 found = True
                 if key not in self.page.histograms:
-                    start = self.exposition.start_of(name, sample.labels)
+                    start = self.exposition.start_of(name, self.own.told_labels(sample))
                     reading = HistogramReading({}, sums[key], start, self.own.scope(sample))
                     self.page.histograms[key] = reading
                     part.histograms.setdefault(row.measure, []).append(key)
