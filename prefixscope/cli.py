@@ -7,7 +7,7 @@ from rich.text import Text
 
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
-from prefixscope.commands import doctor, load, look, names, operate, plan, run
+from prefixscope.commands import doctor, init, load, look, names, operate, plan, run
 from prefixscope.commands.options import messages
 from prefixscope.commands.tap import tap
 
@@ -20,6 +20,7 @@ app = typer.Typer(
     help="What share of the prompt tokens came from cache, for whom, and does it hurt when it "
     "drops? Try: prefixscope demo",
 )
+app.command(rich_help_panel=START)(init.init)
 app.command(rich_help_panel=START)(run.demo)
 app.command(rich_help_panel=START)(run.serve)
 app.command(rich_help_panel=START)(load.ingest)

@@ -14,6 +14,7 @@ from prefixscope import __version__
 from prefixscope.commands import look
 
 COMMANDS = (
+    "init",
     "demo",
     "serve",
     "ingest",

@@ -1,0 +1,184 @@
+"""Found things -> a commented config. Every value is quoted where YAML could read it otherwise."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+from typing import TypeVar
+
+import yaml
+
+from exporter.errors import PrefixscopeError
+from prefixscope.init.found import Found, FoundLog, FoundPrometheus, FoundTarget, Remark
+
+_PLAIN = re.compile(r"[A-Za-z0-9/][\w./:@-]*")
+_WIDTH = 96
+_Named = TypeVar("_Named", FoundTarget, FoundLog)
+
+_HEAD = """\
+# Written by `prefixscope init`, {date}. What stands uncommented answered or was read then.
+# Start:  prefixscope serve --config {file} --dashboard
+# Check:  prefixscope doctor --config {file}
+# Every setting with its default is in deploy/prefixscope.yml of the project. An environment
+# variable wins over this file: server.listen is PREFIXSCOPE_SERVER__LISTEN.
+"""
+_TAIL = """
+# Where the exporter listens. Anything but loopback needs a token.
+# server:
+#   listen: 127.0.0.1:9465
+#   token_file: /run/secrets/prefixscope
+
+# Where everything is kept; the path counts from the folder the exporter is started in.
+# store:
+#   directory: data/store
+"""
+
+
+def config(found: Sequence[Found], file: str, now: datetime) -> str:
+    """The text of the file. PrefixscopeError where nothing was found that can be configured."""
+    targets = _once_each([f for f in found if isinstance(f, FoundTarget)], lambda t: t.url)
+    servers = [f for f in found if isinstance(f, FoundPrometheus)]
+    logs = _once_each([f for f in found if isinstance(f, FoundLog)], lambda log: log.path)
+    if not (targets or servers or logs):
+        raise PrefixscopeError("nothing was found that a config could name, so none was written")
+    own_names = _apart([target.name for target in targets])
+    targets = [replace(t, name=name) for t, name in zip(targets, own_names, strict=True)]
+    sources = _apart([log.source for log in logs])
+    logs = [replace(log, source=source) for log, source in zip(logs, sources, strict=True)]
+    lines = [
+        _HEAD.format(date=f"{now:%Y-%m-%d}", file=file),
+        *_scrape(targets, servers),
+        *_logs(logs),
+        *_names(logs, file),
+        _TAIL,
+        *_remarks([f for f in found if isinstance(f, Remark)]),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _once_each(found: list[_Named], place: Callable[[_Named], str]) -> list[_Named]:
+    """Each place once, however often it was given."""
+    return list({place(one): one for one in found}.values())
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names of their own for all: a second `gateway` is `gateway-2`."""
+    taken: set[str] = set()
+    named = []
+    for name in names:
+        numbered = (name if n == 1 else f"{name}-{n}" for n in count(1))
+        named.append(next(one for one in numbered if one not in taken))
+        taken.add(named[-1])
+    return named
+
+
+def _scrape(targets: list[FoundTarget], servers: list[FoundPrometheus]) -> Iterator[str]:
+    """Metric pages. A Prometheus whose pages nobody here can read stays a comment."""
+    yield "# Metric pages: of engines, and of the routers, stores and gateways beside them."
+    usable = [server for server in servers if server.answered]
+    if targets or usable:
+        yield "scrape:"
+        yield "  targets:"
+    else:
+        yield "# scrape:"
+        yield "#   targets:"
+        if not servers:
+            yield "#     static: [HOST:8000]"
+    if targets:
+        yield "    static:"
+        for target in targets:
+            yield from _target(target)
+    if usable:
+        yield "    # The targets a Prometheus scrapes; prefixscope reads their pages itself."
+        yield "    prometheus:"
+        yield from (line for server in usable for line in _prometheus(server, "    "))
+    for server in servers:
+        if not server.answered:
+            yield (
+                f"#     None of {server.tried} pages it lists answered here: run the exporter "
+                "where they can be reached, then uncomment."
+            )
+            yield "#     prometheus:"
+            yield from _prometheus(server, "#     ")
+    yield ""
+
+
+def _target(target: FoundTarget) -> Iterator[str]:
+    model = f", model {', '.join(target.models)}" if target.models else ""
+    yield from _comment(f"{target.title}{model}", "      ")
+    for remark in target.remarks:
+        yield from _comment(f"missing on its page: {remark}", "      ")
+    yield f"      - url: {scalar(target.url)}"
+    yield f"        name: {scalar(target.name)}"
+
+
+def _prometheus(server: FoundPrometheus, margin: str) -> Iterator[str]:
+    counts = ", ".join(f"{count} of {job}" for job, count in server.jobs.items())
+    yield from _comment(f"{server.title}: targets {counts}", f"{margin}  ")
+    yield f"{margin}  - url: {scalar(server.url)}"
+    yield f"{margin}    jobs: [{', '.join(scalar(job) for job in server.jobs)}]"
+
+
+def _logs(logs: list[FoundLog]) -> Iterator[str]:
+    yield "# Request logs, followed through rotation; every complete line is taken once."
+    if not logs:
+        yield "# logs:"
+        yield "#   - source: gateway"
+        yield "#     path: /var/log/llm/*.jsonl"
+    else:
+        yield "logs:"
+    for log in logs:
+        counted = f"; {log.read} of the first {log.sampled} rows are read" if log.sampled else ""
+        yield from _comment(f"{log.because}{counted}", "  ")
+        yield f"  - source: {scalar(log.source)}"
+        yield f"    path: {scalar(log.path)}"
+        yield f"    format: {scalar(log.format)}"
+        yield "    # begin: end          # leaves out what is in the file already"
+    yield ""
+
+
+def _names(logs: list[FoundLog], file: str) -> Iterator[str]:
+    """Rules as comments: who is called what is for people to decide."""
+    with_paths = [log for log in logs if log.suggested]
+    if not with_paths:
+        return
+    yield "# These fields of the rows look like names. Uncomment what fits, and try it first:"
+    yield f"#   prefixscope names FILE --config {file} --source {scalar(with_paths[0].source)}"
+    yield "# names:"
+    for log in with_paths:
+        yield f"#   {scalar(log.source)}:"
+        for field, paths in log.suggested.items():
+            yield f"#     {field}:"
+            yield from (
+                f"#       - field: {scalar(path)}    # in {rows} of {log.sampled} rows"
+                for path, rows in paths
+            )
+
+
+def _remarks(remarks: list[Remark]) -> Iterator[str]:
+    if not remarks:
+        return
+    yield "# Recognised, and no part of this file:"
+    for remark in remarks:
+        yield from _comment(f"{remark.given}: {remark.what}", "")
+        if remark.todo:
+            yield from _comment(f"  {remark.todo}", "")
+
+
+def _comment(text: str, margin: str) -> Iterator[str]:
+    """One line of comment, whatever the text holds: it came from somebody else."""
+    clean = "".join(c if c.isprintable() else " " for c in text)
+    room = _WIDTH - len(margin) - 2
+    while clean:
+        cut = len(clean) if len(clean) <= room else max(clean.rfind(" ", 1, room), room // 2)
+        yield f"{margin}# {clean[:cut].rstrip()}"
+        clean = clean[cut:].lstrip()
+
+
+def scalar(text: str) -> str:
+    """The text as YAML reads it back: plain where that is safe, else in double quotes."""
+    if _PLAIN.fullmatch(text) and yaml.safe_load(f"[{text}]") == [text]:
+        return text
+    return json.dumps(text)
