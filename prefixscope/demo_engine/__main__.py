@@ -1,6 +1,7 @@
 """Installs and starts everything: engine, traffic, exporter, dashboard. Ctrl-C stops it all."""
 
 import argparse
+import itertools
 import logging
 import os
 import signal
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -19,8 +21,9 @@ from prefixscope.dashboard_process import dashboard
 from prefixscope.demo_engine.engine import Engine, vllm
 from prefixscope.demo_engine.install import install, interpreter, is_installed
 from prefixscope.demo_engine.model import write_model
+from prefixscope.demo_engine.progress import EVERY_SECONDS, line
 from prefixscope.demo_engine.traffic import Traffic
-from prefixscope.serve import running
+from prefixscope.serve import Running, running
 from prefixscope.settings import load_settings, server_token
 from prefixscope.tap_file import one_file
 
@@ -118,9 +121,18 @@ def _run(arguments: argparse.Namespace, folder: Folder) -> None:
         traffic.start()
         stack.callback(traffic.stop)
         _say(folder, engine, exporter.url, dashboard_url)
-        while not exporter.server_stopped.wait(1):
-            engine.check()
-        exporter.wait()
+        _watch(engine, exporter)
+
+
+def _watch(engine: Engine, exporter: Running) -> None:
+    """Until something ends that should not have; that is an error."""
+    since = datetime.now(UTC)
+    for second in itertools.count(1):
+        if exporter.server_stopped.wait(1):
+            exporter.wait()
+        engine.check()
+        if second % EVERY_SECONDS == 0:
+            print(line(exporter.url, since), flush=True)
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
