@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Outcome = Literal["miss", "partial", "hit", "unknown"]
 PromptBasis = Literal["inclusive", "exclusive", "assumed", "unknown"]
 ReplicaRole = Literal["unified", "prefill", "decode"]
+HashScope = Literal["global", "engine", "trace"]
 Side = Literal["gateway", "engine"]
 Status = Literal["ok", "error", "cancelled", "incomplete"]
 Observer = Literal["engine", "kv_store", "router", "gateway"]
@@ -79,7 +80,7 @@ class Request(BaseModel):
     prompt_basis: PromptBasis = "assumed"
     block_size: int | None = Field(default=None, description="tokens per block")
     block_hashes: list[int] | None = Field(default=None, description="chain, first block first")
-    hash_scope: Literal["global", "engine", "trace"] | None = None
+    hash_scope: HashScope | None = None
     hash_key_id: str | None = None
     flags: list[str] | None = Field(default=None, description="data-quality flags")
 

@@ -22,9 +22,9 @@ per field of `DEFAULTS`.
 import json
 import re
 from functools import cache
-from typing import cast
+from typing import cast, get_args
 
-from exporter.records import TIERS, Request
+from exporter.records import TIERS, HashScope, ReplicaRole, Request, TtftPoint
 from exporter.sources.formats.basis import counted
 from exporter.sources.formats.mapping import (
     HELPERS,
@@ -87,6 +87,11 @@ _NEEDED = (
 
 TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
 TIERS_KNOWN = f"coalesce({', '.join(f'cached_{tier}' for tier in TIERS)}) IS NOT NULL"
+
+# Fields that have words of ours only: any other word is as good as none.
+_WORDS = {"replica_role": ReplicaRole, "hash_scope": HashScope, "ttft_point": TtftPoint}
+# A chain with a hash that cannot be read is no chain.
+WHOLE_CHAIN = "list_count(block_hashes) = len(block_hashes)"
 
 # Text longer than this is cut: labels and ids are short, and a hostile one must stay so.
 TEXT_LIMIT = 256
@@ -294,6 +299,14 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def in_words(name: str, value: str) -> str:
+    """SQL of a text that is one of our words where the field has only those."""
+    if name not in _WORDS:
+        return value
+    words = ", ".join(_quoted(word) for word in get_args(_WORDS[name]))
+    return f"CASE WHEN {value} IN ({words}) THEN {value} END"
+
+
 def constant(name: str, value: str) -> str:
     """SQL of a value every row of a format has, in the field's type."""
     kind = KINDS.get(name, "text")
@@ -309,7 +322,7 @@ def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
         f"""CASE WHEN {entry.name} IS NOT NULL AND ({_number(entry)}) IS NULL
             THEN 'unusable:{entry.name}' END"""
         for entry in fields.values()
-        if entry.kind in NUMBER_KINDS
+        if entry.kind in (*NUMBER_KINDS, "hashes")
     )
     return f"""SELECT position, line_number, line, unparsed,
         coalesce(ts, ended) AS stated_ts, {columns},
@@ -320,7 +333,7 @@ def _cleaned(log_format: LogFormat, fields: dict[str, Field]) -> str:
 
 def _clean(name: str, entry: Field | None, log_format: LogFormat) -> str:
     kind = KINDS.get(name, "text")
-    if entry and entry.kind in NUMBER_KINDS:
+    if entry and entry.kind in (*NUMBER_KINDS, "hashes"):
         value = _number(entry)
     elif kind in ("time", "status"):
         value = {"time": re.sub(r"\bts", name, TIME), "status": STATUS}[kind]
@@ -331,6 +344,7 @@ def _clean(name: str, entry: Field | None, log_format: LogFormat) -> str:
         label = f"list_has_any(TRY(json_type(line, [{paths}])), ['VARCHAR', 'BIGINT', 'UBIGINT'])"
         value = f"""CASE WHEN {name}[1] NOT IN ('{{', '[') OR {label}
             THEN nullif(left({name}, {TEXT_LIMIT}), '') END"""
+        value = in_words(name, value)
     else:
         value = name
     value = named(log_format, name, value)
@@ -343,7 +357,10 @@ def _keyed(path: str) -> list[str]:
 
 
 def _number(entry: Field) -> str:
-    """The number if it can be used: finite, not negative, and whole where it is a count."""
+    """The number if it can be used: finite, not negative, and whole where it is a count; a chain
+    of hashes if every one can."""
+    if entry.kind == "hashes":
+        return f"CASE WHEN {WHOLE_CHAIN} THEN {entry.name} END"
     number = f"TRY_CAST({entry.name} AS DOUBLE)"
     if entry.kind == "tokens":
         whole = f"{number} >= 0 AND {number} < {LARGEST_COUNT} AND {number} = floor({number})"

@@ -20,9 +20,11 @@ from exporter.sources.formats.compile import (
     TIERS_SUM,
     TIME,
     TS_NUMBER,
+    WHOLE_CHAIN,
     constant,
     fields_of,
     first_value,
+    in_words,
     mapped_names,
     named,
     parsed,
@@ -105,9 +107,8 @@ def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
         others = [n for n in ("cached_tokens", "cache_write_tokens") if n in fields]
         beside = (first_value(fields[other]) for other in others)
         return " + ".join([f"({value})", *(f"coalesce({other}, 0)" for other in beside)])
-    return {"milliseconds": f"({value}) / 1000", "text": f"nullif({value}, '')"}.get(
-        fields[name].kind, value
-    )
+    text = in_words(name, f"nullif({value}, '')")
+    return {"milliseconds": f"({value}) / 1000", "text": text}.get(fields[name].kind, value)
 
 
 def _column(name: str, log_format: LogFormat) -> str:
@@ -158,6 +159,8 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     if "turn" in fields:
         no_number = rf'"({"|".join(_leaves([fields["turn"]]))})"\s*:\s*(true|false)'
         rules.append(f"CASE WHEN turn <= 1 THEN regexp_matches(line, '{no_number}') END")
+    if "block_hashes" in fields:
+        rules.append(f"NOT ({WHOLE_CHAIN})")
     if "ttft_seconds" in fields:
         rules.append("stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds")
         rules.append("ttft_seconds = 0")
