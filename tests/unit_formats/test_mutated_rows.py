@@ -19,7 +19,7 @@ from exporter.store.store import Store
 from tests.log_path import ask, load, rejects, requests
 
 CASES = sorted(Path(__file__).parent.joinpath("cases").glob("*.yaml"))
-LINES = int(os.environ.get("MUTATED_LINES", "600"))
+LINES = int(os.environ.get("MUTATED_LINES", "300"))
 ODD: list[object] = [
     None, True, False, 0, -1, 1.5, 10**30, 10**400, 1e308, float("nan"), float("inf"), "", " ", "x",
     "7", "-7", "1e999", "9" * 400, "\x00", "\ud800", "é" * 300, "{}", "[1", '{"a":1}', [], [[]],
