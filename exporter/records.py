@@ -75,7 +75,9 @@ class Request(BaseModel):
     status: Status = "ok"
     outcome: Outcome = "unknown"
     ineligible_reason: str | None = Field(
-        default=None, description="why the cache could not serve it: lookup_skipped, caching_off"
+        default=None,
+        description="why no prefix cache could serve it: lookup_skipped, caching_off,"
+        " response_cache, no_generation",
     )
     prompt_basis: PromptBasis = "assumed"
     block_size: int | None = Field(default=None, description="tokens per block")

@@ -17,7 +17,7 @@ columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   requests: {type: BIGINT, unit: requests, meaning: "Rows, one per attempt; decode replicas left out."}
   reported_requests: {type: BIGINT, unit: requests, meaning: "Requests whose cached count is known and that the cache could serve."}
-  ineligible_requests: {type: BIGINT, unit: requests, meaning: "Requests the cache could not serve (look-up skipped, caching off)."}
+  ineligible_requests: {type: BIGINT, unit: requests, meaning: "Requests no prefix cache could serve: look-up skipped, caching off, answered by a response cache, nothing generated."}
   reuse_requests: {type: BIGINT, unit: requests, meaning: "Reported requests with any cached token."}
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Every input token, cached or not, of every row."}
   reported_prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of reported requests: the denominator of token_hit_ratio."}
