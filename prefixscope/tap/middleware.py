@@ -4,6 +4,7 @@ Whatever goes wrong in the tap is counted and told in the log; it never reaches 
 """
 
 import asyncio
+import atexit
 import logging
 import os
 import secrets
@@ -40,6 +41,7 @@ class Tap:
         self._starting = threading.Lock()
         self._recorder: Recorder | None = None
         self._moved: dict[bytes, bytes] = {}
+        atexit.register(self.close)
         _say_start(self.settings, self._key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,10 +75,20 @@ class Tap:
             recorder.close(seconds)
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Close with the application. One that knows no lifespan is closed with the process."""
+        ended = False
+
+        async def receiving() -> Message:
+            nonlocal ended
+            message = await receive()
+            ended = ended or message["type"] == "lifespan.shutdown"
+            return message
+
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, receiving, send)
         finally:
-            await asyncio.get_running_loop().run_in_executor(None, self.close)
+            if ended:
+                await asyncio.get_running_loop().run_in_executor(None, self.close)
 
 
 class Passing:
@@ -97,6 +109,7 @@ class Passing:
         self._watch: StreamWatch | DocumentWatch | Unpacked | None = None
         self._hider: UsageHider | None = None
         self._asked = False
+        self._over = False
 
     async def run(self) -> None:
         exchange = self._exchange
@@ -126,8 +139,9 @@ class Passing:
     async def _receiving(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            # After the whole answer this says nothing.
-            self._exchange.left = self._exchange.left or not self._exchange.answered
+            # After the answer, or after the application has given up, this says nothing.
+            if not self._exchange.answered and not self._over:
+                self._exchange.left = True
         elif message["type"] == "http.request" and not self._asked:
             self._guarded(self._keep, message.get("body", b""))
         return message
@@ -217,6 +231,7 @@ class Passing:
                 self._watch.end()
 
     def _finish(self) -> None:
+        self._over = True
         exchange = self._exchange
         if exchange.ended is None:
             exchange.ended = time.perf_counter()

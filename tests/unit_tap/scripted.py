@@ -90,7 +90,10 @@ class Script:
     tokens: Callable[[dict[str, Any]], list[int] | None] = lambda request: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            for word in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{word}.complete"})
             return
         body = b""
         more = True
