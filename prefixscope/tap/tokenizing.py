@@ -4,6 +4,7 @@ Needs no address and no second connection: the request never leaves the process 
 goes to the same upstream). It is made after the request it is about has ended.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
@@ -35,7 +36,10 @@ async def tokens_asked(
     status: list[int] = []
 
     async def receive() -> Message:
-        return pieces.pop() if pieces else {"type": "http.disconnect"}
+        if not pieces:
+            # A client that has asked and waits: whoever listens for its leaving is cancelled.
+            await asyncio.get_running_loop().create_future()
+        return pieces.pop()
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -11,6 +11,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -242,3 +243,12 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
     """Every row written, rotated files first; to be read after the server has ended."""
     paths = sorted(folder.glob("tap.ndjson*"), key=lambda path: (path.name == "tap.ndjson", path))
     return [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
+
+
+def until(ready: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    for _ in range(400):
+        if ready():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come to that within 20 s")

@@ -25,6 +25,7 @@ from tests.unit_tap.scripted import (
     serving,
     tap_settings_for,
     tapped,
+    until,
     usage_chunk,
 )
 
@@ -108,22 +109,14 @@ def test_rows_that_find_no_room_are_counted_in_the_next_row(tmp_path: Path) -> N
         for _ in range(12):
             ask(port, STREAM)
             time.sleep(0.02)
-        _until(lambda: tap.recorder.dropped_rows == 7)
+        until(lambda: tap.recorder.dropped_rows == 7)
         in_the_way.unlink()
-        _until(lambda: len(rows_in(in_the_way)) == 5)
+        until(lambda: len(rows_in(in_the_way)) == 5)
         ask(port, STREAM)
     rows = rows_in(in_the_way)
     assert len(rows) == 6
     assert rows[-1]["tap"] == {"rows_dropped": 7, "hashes_dropped": 0}
     assert "tap" not in rows[0]
-
-
-def _until(ready: Any) -> None:  # noqa: ANN401 - a question
-    for _ in range(400):
-        if ready():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come to that within 20 s")
 
 
 FULL_DISK = """
