@@ -51,7 +51,7 @@ def load(model: type[Model], file: Path | None, environment: Mapping[str, str]) 
 def read_yaml(file: Path) -> dict[str, Any]:
     """The file as nested dictionaries; an empty file is no settings, anything else a mapping."""
     try:
-        values = yaml.load(file.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506
+        values = _parsed(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise BadSettings(f"{file}: there is no such file") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -67,18 +67,40 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """The safe loader, but a key given twice is an error instead of the last one winning."""
+    """The safe loader, but a key given twice is an error instead of the last one winning, and
+    what looks like a time or a number and is none is an error of YAML."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             problem = None if isinstance(key, str) else f"key {key!r} is not text"
-            problem = f"key {key!r} is given twice" if key in seen else problem
+            if problem is None and key in seen:
+                problem = f"key {key!r} is given twice"
             if problem is not None:
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        """A node's value; the library lets errors of Python out, as of the date 2001-99-99."""
+        try:
+            value: object = super().construct_object(node, deep)
+        except (ValueError, TypeError) as error:
+            raise yaml.MarkedYAMLError(
+                problem="cannot be read as the kind of value it looks like: put it in quotes",
+                problem_mark=node.start_mark,
+            ) from error
+        return value
+
+
+def _parsed(text: str) -> object:
+    """What a YAML text holds. Raises YAMLError."""
+    try:
+        value: object = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  # it derives from SafeLoader
+    except RecursionError as error:
+        raise yaml.MarkedYAMLError(problem="nested beyond reason") from error
+    return value
 
 
 def _yaml_reason(error: yaml.YAMLError) -> str:
@@ -86,6 +108,8 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"{error.problem} (line {mark.line + 1}, column {mark.column + 1})"
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem:
+        return error.problem
     return "cannot be parsed"
 
 
@@ -131,7 +155,7 @@ def _env_value(name: str, text: str, annotation: object) -> object:
     if not _is_container(annotation):
         return text
     try:
-        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - it derives from SafeLoader
+        return _parsed(text)
     except yaml.YAMLError as error:
         raise BadSettings(f"{name}: not valid YAML: {_yaml_reason(error)}") from error
 

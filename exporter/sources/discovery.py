@@ -60,7 +60,8 @@ class StaticTarget(_Settings):
     def _with_scheme(cls, url: str) -> str:
         whole = url if "://" in url else f"http://{url}"
         parts = urlsplit(whole)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        # Asking for the port is what checks it; that raises ValueError too.
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
             raise ValueError("must be http://host:port/path or host:port")
         return urlunsplit(parts._replace(path=parts.path or DEFAULT_PATH, fragment=""))
 
@@ -258,23 +259,27 @@ class Discovery:
             path = group.labels.get("__metrics_path__", DEFAULT_PATH)
             for address in group.targets:
                 url = f"{scheme}://{address}{path}"
-                yield Target(_address(url), url, self._replica(url, group.labels), role)
+                yield Target(address_of(url), url, self._replica(url, group.labels), role)
 
     def _target(self, url: str, labels: Labels, settings: PrometheusDiscovery) -> Target:
-        return Target(_address(url), url, self._replica(url, labels), settings.role)
+        return Target(address_of(url), url, self._replica(url, labels), settings.role)
 
     def _replica(self, url: str, labels: Labels) -> str:
-        """Configured label, else pod, else address."""
-        for label in (self.settings.replica_label, *POD_LABELS):
-            if label and labels.get(label):
-                return labels[label]
-        return _address(url)
+        return replica_of(url, labels, self.settings.replica_label)
+
+
+def replica_of(url: str, labels: Labels, replica_label: str | None) -> str:
+    """Configured label, else pod, else address."""
+    for label in (replica_label, *POD_LABELS):
+        if label and labels.get(label):
+            return labels[label]
+    return address_of(url)
 
 
 def _from_static(targets: list[StaticTarget]) -> list[Target]:
     found = []
     for target in targets:
-        name = target.name or _address(target.url)
+        name = target.name or address_of(target.url)
         who = target.replica or name
         labels = (target.tenant_label, target.route_label)
         found.append(Target(name, target.url, who, target.role, *labels))
@@ -289,7 +294,7 @@ def _from_dns(settings: DnsDiscovery) -> list[Target]:
     hosts = sorted({str(address[4][0]) for address in found})
     bracketed = [f"[{host}]" if ":" in host else host for host in hosts]
     urls = [f"{settings.scheme}://{host}:{settings.port}{settings.path}" for host in bracketed]
-    return [Target(_address(url), url, _address(url), settings.role) for url in urls]
+    return [Target(address_of(url), url, address_of(url), settings.role) for url in urls]
 
 
 def _read_file(path: Path) -> object:
@@ -304,18 +309,28 @@ def _parsed(text: str, place: str) -> object:
     """JSON, which is also YAML."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         parsed: object = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except RecursionError as error:
+        raise DiscoveryFailed(f"{place}: nested beyond reason") from error
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        # What looks like a date or a number and is none reaches us as an error of Python.
         raise DiscoveryFailed(f"{place}: neither JSON nor YAML: {str(error)[:200]}") from error
     return parsed
 
 
-def _address(url: str) -> str:
-    """host:port, with the path where it is not the usual one: what tells targets apart."""
-    parts = urlsplit(url)
+def address_of(url: str) -> str:
+    """host:port, with the path where it is not the usual one: what tells targets apart.
+
+    Raises DiscoveryFailed for what is no address, such as a port of letters.
+    """
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # asking for it is what checks it
+    except ValueError as error:
+        raise DiscoveryFailed(f"{url[:200]!r} is no address of a page: {error}") from error
     return parts.netloc.rpartition("@")[2] + (parts.path if parts.path != DEFAULT_PATH else "")
 
 
@@ -330,7 +345,7 @@ def _distinct(targets: Iterable[Target]) -> list[Target]:
     found = list(targets)
     names = Counter(target.name for target in found)
     found = [replace(t, name=t.name if names[t.name] == 1 else t.url) for t in found]
-    for more in (_port, lambda target: f"@{_address(target.url)}"):
+    for more in (_port, lambda target: f"@{address_of(target.url)}"):
         replicas = Counter(target.replica for target in found)
         found = [
             t if replicas[t.replica] == 1 else replace(t, replica=f"{t.replica}{more(t)}")

@@ -62,7 +62,8 @@ class _IndexLine(BaseModel):
 
 @dataclass(frozen=True)
 class RecordedPage:
-    """One recorded scrape. `path` None = the target was down, `error` says how."""
+    """One recorded scrape, in a file or held as `text`. Neither = the target was down, `error`
+    says how."""
 
     target: str
     scraped_unix: float
@@ -70,11 +71,17 @@ class RecordedPage:
     status: int = OK
     content_type: str | None = None
     error: str | None = None
+    text: str | None = None
+
+    @property
+    def down(self) -> bool:
+        """Whether nothing was scraped."""
+        return (self.path is None and self.text is None) or self.status != OK
 
     def body(self) -> bytes:
         """The page's bytes; PrefixscopeError where the file cannot be read."""
         if self.path is None:
-            return b""
+            return (self.text or "").encode()
         try:
             return self.path.read_bytes()
         except OSError as error:
@@ -196,7 +203,7 @@ class PageIntake:
         if self._state.seen_unix is not None and page.scraped_unix <= self._state.seen_unix:
             self._summary.skipped += 1
             return []
-        if page.path is None or page.status != OK:
+        if page.down:
             self._summary.down += 1
             self._fail(page, page.error or f"HTTP status {page.status}")
             return []
@@ -204,10 +211,10 @@ class PageIntake:
             return self._read(page)
         except UnknownPage as error:
             self._summary.foreign += 1
-            self._summary.say(f"{page.path}: {error}")
+            self._summary.say(f"{page.path or page.target}: {error}")
         except NotAMetricsPage as error:
             self._summary.unreadable += 1
-            self._summary.say(f"{page.path}: {error}")
+            self._summary.say(f"{page.path or page.target}: {error}")
             self._fail(page, str(error))
         return []
 
@@ -348,7 +355,7 @@ def _index_line(index: Path, number: int, row: str) -> _IndexLine:
         fault = error.errors()[0]
         where = ".".join(str(part) for part in fault["loc"]) or "the line"
         raise PrefixscopeError(f"{index}:{number}: {where}: {fault['msg']}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PrefixscopeError(f"{index}:{number}: not JSON: {error}") from error
     if line.file is not None and Path(line.file).name != line.file:
         raise PrefixscopeError(

@@ -1,8 +1,19 @@
 """What fuzzing found, each with the smallest input that showed it."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+
+from exporter.access import Access
+from exporter.errors import PrefixscopeError
+from exporter.sources.discovery import Discovery, FileDiscovery, StaticTarget, TargetSettings
+from exporter.sources.pages import read_pages
 from exporter.store.store import Store
+from prefixscope.settings import load_settings
+from prefixscope.settings_file import BadSettings
 from tests.log_path import NOON, by_id, load, store
 
 __all__ = ["store"]
@@ -39,3 +50,77 @@ def test_a_chain_with_a_hash_that_cannot_be_read_is_unknown(store: Store, odd: o
     assert "unusable:block_hashes" in found["odd"]["flags"]
     assert found["good"]["block_hashes"] == [1, 2, 3]
     assert found["none"]["block_hashes"] == []
+
+
+# ------------------------------------------------------------------ settings, lists
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("server: 2001-99-99\n", "put it in quotes (line 1, column 9)"),
+        (f"server: {'9' * 5000}\n", "put it in quotes (line 1, column 9)"),
+        ("? {}\n: 1\n", "key {} is not text (line 1, column 3)"),
+        ("? [a]\n: 1\n", "key ['a'] is not text (line 1, column 3)"),
+        (f"server:\n {'- ' * 2000}\n", "nested beyond reason"),
+    ],
+)
+def test_odd_yaml_is_an_error_to_read(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "odd.yml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BadSettings) as caught:
+        load_settings(file, {})
+    assert str(file) in str(caught.value)
+    assert str(caught.value).endswith(reason)
+
+
+def test_a_list_nested_without_end_in_the_environment_is_an_error_to_read() -> None:
+    with pytest.raises(BadSettings, match="PREFIXSCOPE_LOGS: not valid YAML: nested beyond"):
+        load_settings(None, {"PREFIXSCOPE_LOGS": "[" * 5000})
+
+
+def test_a_deep_line_in_an_index_of_pages_is_an_error_to_read(tmp_path: Path) -> None:
+    (tmp_path / "1.prom").touch()
+    (tmp_path / "index.jsonl").write_text("[" * 50_000, encoding="utf-8")
+    with pytest.raises(PrefixscopeError, match=r"index\.jsonl:1: not JSON"):
+        list(read_pages([tmp_path]))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[{"targets": ["[1"]}]', "'http://[1/metrics' is no address of a page"),
+        ("- targets: ['a:b']", "'http://a:b/metrics' is no address of a page"),
+        ("- targets: ['a:70000']", "'http://a:70000/metrics' is no address of a page"),
+        ("- targets: [2001-99-99]", "neither JSON nor YAML"),
+        ("[" * 50_000, "nested beyond reason"),
+        (f"- targets: [{'9' * 5000}]", "neither JSON nor YAML"),
+    ],
+)
+def test_odd_lists_of_targets_keep_the_last_good_one(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    file = tmp_path / "targets.yml"
+    discovery = Discovery(TargetSettings(file_sd=[FileDiscovery(files=[str(file)])]))
+    file.write_text("- targets: ['good:8000']", encoding="utf-8")
+    assert [target.name for target in discovery.refresh()] == ["good:8000"]
+    file.write_text(text, encoding="utf-8")
+    assert [target.name for target in discovery.refresh()] == ["good:8000"]
+    assert reason in discovery.errors[f"file_sd {file}"]
+
+
+@pytest.mark.parametrize("url", ["http://a:b/metrics", "http://[1", "a:70000", "a:0"])
+def test_a_fixed_target_that_is_no_address_is_refused_at_start(url: str) -> None:
+    with pytest.raises(ValidationError):
+        StaticTarget(url=url)
+
+
+@pytest.mark.parametrize(
+    ("origin", "answer"),
+    [("http://[", 403), ("http://[::1]:80", 200), ("http://localhost", 200), ("null", 403)],
+)
+def test_an_origin_that_is_no_address_is_another_site(origin: str, answer: int) -> None:
+    """It was an error of ours, answered with 500."""
+    page = PlainTextResponse("page")
+    client = TestClient(Access(page, None), base_url="http://localhost")
+    assert client.get("/x", headers={"Origin": origin}).status_code == answer
