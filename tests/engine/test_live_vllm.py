@@ -1,12 +1,9 @@
 """A real vLLM, the real exporter scraping it, real requests: log and counters must agree.
 
-Run with `make test-engine`. Installs vLLM on the first run (3.5 GB) into
-PREFIXSCOPE_ENGINE_DIR, by default a folder of the user's cache; needs the engine scripts
-beside the checkout. Everything listens on loopback and is stopped at the end.
+Run with `make test-engine`. Everything listens on loopback and is stopped at the end.
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,18 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.running import ENVIRONMENT, PROGRAM, ROOT, answer, free_port, get, running, wait_for
+from tests.engine.live import ENGINE, needs_engine, running_vllm
+from tests.running import ENVIRONMENT, PROGRAM, answer, free_port, get, running, wait_for
 
-ENGINE = ROOT.parent / "shared" / "engine"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-ENGINE_DIR = Path(os.environ.get("PREFIXSCOPE_ENGINE_DIR") or CACHE / "prefixscope-engine")
-INSTALL_AND_START_SECONDS = 1200
-EVENT_PORTS = 700  # start_vllm.sh derives event ports up to this far above the server's
-
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.skipif(not ENGINE.is_dir(), reason="no engine scripts at ../shared/engine"),
-]
+pytestmark = needs_engine
 
 
 @dataclass(frozen=True)
@@ -44,14 +33,7 @@ class Seen:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a vLLM with the tiny model, started for these tests."""
-    log = tmp_path_factory.mktemp("engine") / "vllm.log"
-    port = free_port(EVENT_PORTS)
-    ENGINE_DIR.mkdir(parents=True, exist_ok=True)
-    start = ["bash", str(ENGINE / "start_vllm.sh"), str(ENGINE_DIR), "tiny", str(port)]
-    address = f"http://127.0.0.1:{port}"
-    with running(start, log) as process:
-        seconds = INSTALL_AND_START_SECONDS
-        wait_for("vLLM", lambda: get(f"{address}/health") == b"", seconds, process, log)
+    with running_vllm(tmp_path_factory.mktemp("engine")) as address:
         yield address
 
 
