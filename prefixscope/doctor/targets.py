@@ -69,12 +69,15 @@ def _answers(target: TargetFacts) -> str:
 
 
 def _missing(target: TargetFacts) -> Iterator[Finding]:
-    """`series: what to do` per line, as the tables of the engines have it."""
+    """Series by what to do about them; the tables of the engines say `series: what to do`."""
+    by_fix: dict[str, list[str]] = {}
     for advice in target.missing:
         series, _, fix = advice.partition(": ")
+        by_fix.setdefault(fix, []).append(series)
+    for fix, names in by_fix.items():
         yield Finding(
             "metrics-missing", Severity.WARNING, target.name,
-            f"the page has no {series}: what it would tell stays unknown",
+            f"the page has no {', '.join(names)}: what they tell stays unknown",
             fix or "update the engine, or see its page in docs/engines",
         )  # fmt: skip
 

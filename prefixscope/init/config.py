@@ -11,6 +11,7 @@ from typing import TypeVar
 import yaml
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.formats.names import HEADER_PLACES
 from prefixscope.init.found import Found, FoundLog, FoundPrometheus, FoundTarget, Remark
 
 _PLAIN = re.compile(r"[A-Za-z0-9/][\w./:@-]*")
@@ -152,9 +153,17 @@ def _names(logs: list[FoundLog], file: str) -> Iterator[str]:
         for field, paths in log.suggested.items():
             yield f"#     {field}:"
             yield from (
-                f"#       - field: {scalar(path)}    # in {rows} of {log.sampled} rows"
+                f"#       - {_rule(path)}    # in {rows} of {log.sampled} rows"
                 for path, rows in paths
             )
+
+
+def _rule(path: str) -> str:
+    """Headers are named as such, so that their case does not matter."""
+    place, _, key = path.rpartition(".")
+    if place in HEADER_PLACES and '"' not in key:
+        return f"header: {scalar(key)}"
+    return f"field: {scalar(path)}"
 
 
 def _remarks(remarks: list[Remark]) -> Iterator[str]:
@@ -162,19 +171,21 @@ def _remarks(remarks: list[Remark]) -> Iterator[str]:
         return
     yield "# Recognised, and no part of this file:"
     for remark in remarks:
-        yield from _comment(f"{remark.given}: {remark.what}", "")
+        yield from _comment(f"- {remark.given}: {remark.what}", "", "  ")
         if remark.todo:
-            yield from _comment(f"  {remark.todo}", "")
+            yield from _comment(f"  {remark.todo}", "", "  ")
 
 
-def _comment(text: str, margin: str) -> Iterator[str]:
-    """One line of comment, whatever the text holds: it came from somebody else."""
-    clean = "".join(c if c.isprintable() else " " for c in text)
-    room = _WIDTH - len(margin) - 2
+def _comment(text: str, margin: str, hanging: str = "") -> Iterator[str]:
+    """Lines of comment, whatever the text holds: it came from somebody else."""
+    clean = "".join(c if c.isprintable() else " " for c in text).rstrip()
+    room, inset = _WIDTH - len(margin) - 2, ""
     while clean:
-        cut = len(clean) if len(clean) <= room else max(clean.rfind(" ", 1, room), room // 2)
-        yield f"{margin}# {clean[:cut].rstrip()}"
-        clean = clean[cut:].lstrip()
+        cut = len(clean)
+        if cut > room:
+            cut = max(clean.rfind(" ", 1, room), 1) if " " in clean[2:room] else room
+        yield f"{margin}# {inset}{clean[:cut].rstrip()}"
+        clean, inset = clean[cut:].lstrip(), hanging
 
 
 def scalar(text: str) -> str:

@@ -1,0 +1,3 @@
+from tests.unit_queries.conftest import cursor, insert
+
+__all__ = ["cursor", "insert"]
