@@ -1,6 +1,6 @@
 """Found things -> a commented config. Every value is quoted where YAML could read it otherwise."""
 
-import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -192,4 +192,4 @@ def scalar(text: str) -> str:
     """The text as YAML reads it back: plain where that is safe, else in double quotes."""
     if _PLAIN.fullmatch(text) and yaml.safe_load(f"[{text}]") == [text]:
         return text
-    return json.dumps(text)
+    return yaml.safe_dump(text, default_style='"', width=math.inf).rstrip("\n")

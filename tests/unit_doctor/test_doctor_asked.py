@@ -18,7 +18,7 @@ from prefixscope.doctor.asked import (
 )
 from prefixscope.doctor.facts import JoinFacts, Window
 from queries import registry
-from tests.unit_queries.conftest import DAY, Insert
+from tests.unit_queries.conftest import DAY, Insert, Row
 
 NOW = datetime.fromisoformat(f"{DAY}T12:00:00Z")
 HOUR = datetime.fromisoformat(f"{DAY}T11:00:00Z")
@@ -41,12 +41,12 @@ def asked(cursor: duckdb.DuckDBPyConnection) -> Asked:
     return Asked(Answers(cursor), HOUR)
 
 
-def samples(model: str, *prompts: int, first_minute: int = 20, replica: str = "a") -> list[dict]:  # type: ignore[type-arg]
+def samples(model: str, *prompts: int) -> list[Row]:
     """A sample a minute of an engine, the baseline first."""
-    minutes = [f"11:{first_minute + n:02}" for n in range(len(prompts) + 1)]
-    rows: list[dict[str, object]] = [{"ts": minutes[0], "replica": replica, "model": model}]
+    minutes = [f"11:{20 + n}" for n in range(len(prompts) + 1)]
+    rows: list[Row] = [{"ts": minutes[0], "replica": "a", "model": model}]
     for (since, ts), prompt in zip(pairwise(minutes), prompts, strict=True):
-        rows.append({"since": since, "ts": ts, "replica": replica, "model": model,
+        rows.append({"since": since, "ts": ts, "replica": "a", "model": model,
                      "prompt_tokens": prompt, "cached_tokens": prompt // 2})  # fmt: skip
     return rows
 
