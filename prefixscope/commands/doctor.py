@@ -34,6 +34,7 @@ _STYLES = {
 
 
 def doctor(
+    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Option("--config", envvar="PREFIXSCOPE_CONFIG", help="The YAML file of settings."),
@@ -70,22 +71,34 @@ def doctor(
     logging.getLogger("exporter").addHandler(logging.NullHandler())
     began = _moment(since)
     how = Looking(pause_seconds=pause, probes=probe)
-    asked = [name for name, given in (("--target", target), ("--url", url), ("--store", store))
-             if given]  # fmt: skip
-    if len(asked) > 1:
-        raise typer.BadParameter(f"give one of {' and '.join(asked)}")
-    if target:
+    chosen = _chosen(context)
+    if target and chosen == "target":
         facts = gather.from_addresses(_checked(target), how)
-    elif asked or config is None:
-        facts = _ask(url, store, token, began)
-    else:
+    elif config is not None and chosen in ("config", None):
         facts = gather.from_settings(load_settings(config), how, began)
+    else:
+        facts = _ask(None if chosen == "store" else url, store, token, began)
     findings = examine(facts)
     if as_ is Listing.JSON:
         print(json.dumps(_plain(facts, findings), indent=2, ensure_ascii=False))
     else:
         _print(terminal(), findings)
     raise typer.Exit(exit_status(findings, strict))
+
+
+def _chosen(context: typer.Context) -> str | None:
+    """The one place named on the command line, which goes before what the environment says."""
+    given = [
+        name for name in ("config", "target", "url", "store") if _on_command_line(context, name)
+    ]
+    if len(given) > 1:
+        raise typer.BadParameter(f"give one of {' and '.join(f'--{name}' for name in given)}")
+    return given[0] if given else None
+
+
+def _on_command_line(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _moment(text: str) -> datetime:

@@ -125,6 +125,8 @@ def _basis(log: LogFacts) -> Iterator[Finding]:
             f"({told})",
             "log total_tokens beside prompt and output tokens: their sum proves it",
         )  # fmt: skip
+    else:
+        yield Finding("prompt-basis", Severity.OK, log.source, f"how prompts are counted: {told}")
 
 
 def _odd_counts(log: LogFacts) -> Iterator[Finding]:

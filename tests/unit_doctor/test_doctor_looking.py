@@ -260,11 +260,33 @@ def test_lists_that_cannot_be_read(cli: RunCli, tmp_path: Path) -> None:
         (),
         ("--target", "ftp://x"),
         ("--target", "x:1", "--url", "http://127.0.0.1:9"),
+        ("--config", "c.yml", "--store", "data"),
         ("--config", "c.yml", "--since", "yesterday"),
     ],
 )
 def test_wrong_usage(cli: RunCli, arguments: tuple[str, ...]) -> None:
     assert cli("doctor", *arguments).status == 2
+
+
+def test_the_command_line_goes_before_the_environment(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody's PREFIXSCOPE_URL does not keep a target or a config from being looked at."""
+    silent = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("PREFIXSCOPE_URL", silent)
+    with answering({"/metrics": page(VLLM_PAGE)}) as server:
+        status, found = check(cli, "--target", server.address)
+    assert (status, "target-reachable ok" in found) == (0, True)
+    (tmp_path / "log.jsonl").touch()
+    own = config(tmp_path, logs=[{"source": "app", "path": str(tmp_path / "log.jsonl")}])
+    _, found = check(cli, "--config", own)
+    assert found["log-readable note"]["where"] == "app"
+    done = cli("doctor")
+    assert done.status == 1
+    assert f"no exporter answers at {silent}" in done.err
+    monkeypatch.setenv("PREFIXSCOPE_CONFIG", str(own))
+    assert "log-readable note" in check(cli)[1]
+    assert f"no exporter answers at {silent}" in cli("doctor", "--url", silent).err
 
 
 def test_a_table_for_people_in_which_names_are_text(cli: RunCli) -> None:
