@@ -1,4 +1,4 @@
-"""One GET of a page from a server we do not trust.
+"""One request to a server we do not trust: a page, or an answer of a Prometheus.
 
 The requests library waits per read, so a server that sends one byte now and then holds it
 for ever. Here one deadline covers connecting, the head and the body; the body has a limit;
@@ -10,7 +10,8 @@ import io
 import socket
 import ssl
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,11 +26,24 @@ class FetchFailed(PrefixscopeError):
     """No page came. The message is for a person who looks after the target.
 
     `status` is the HTTP status of an answer that was no success; None where nothing answered.
+    `body` is the beginning of such an answer, `retry_after` its header.
     """
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        body: bytes = b"",
+        retry_after: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.body = body
+        self.retry_after = retry_after
+
+
+class BodyTooLarge(FetchFailed):
+    """The answer is longer than the limit."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +64,37 @@ class FetchLimits:
     max_body_bytes: int = 16 * 1024 * 1024
 
 
-def fetch(url: str, accept: str, limits: FetchLimits) -> Fetched:
+@dataclass(frozen=True)
+class Carried:
+    """What a request carries beyond its address; a `form` makes it a POST."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    form: bytes | None = None
+    tls: ssl.SSLContext | None = None
+
+
+def fetch(url: str, accept: str, limits: FetchLimits, carried: Carried | None = None) -> Fetched:
     """GET `url`; FetchFailed on anything but a complete 200 within the limits."""
+    carried = carried or Carried()
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise FetchFailed(f"{url!r} is no http or https address")
     deadline = time.monotonic() + limits.deadline_seconds
-    connection = _Connection(parts.hostname, parts.port, parts.scheme == "https", deadline, limits)
+    tls = (carried.tls or ssl.create_default_context()) if parts.scheme == "https" else None
+    connection = _Connection(parts.hostname, parts.port, tls, deadline, limits)
+    form = {"Content-Type": "application/x-www-form-urlencoded"} if carried.form else {}
     try:
         connection.request(
-            "GET",
+            "POST" if carried.form else "GET",
             (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+            body=carried.form,
             headers={
                 "Accept": accept,
                 "Accept-Encoding": "identity",
                 "User-Agent": "prefixscope",
                 "Connection": "close",
+                **form,
+                **carried.headers,
             },
         )
         return _answer(connection.getresponse(), limits)
@@ -105,7 +134,12 @@ def _answer(response: http.client.HTTPResponse, limits: FetchLimits) -> Fetched:
             status,
         )
     if status != _OK:
-        raise FetchFailed(f"the target answered HTTP {status} {response.reason[:100]}", status)
+        raise FetchFailed(
+            f"the target answered HTTP {status} {response.reason[:100]}",
+            status,
+            response.read(_CHUNK_BYTES),
+            response.headers.get("Retry-After"),
+        )
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise FetchFailed(f"the body is {encoding[:40]}-encoded although plain text was asked for")
@@ -119,7 +153,7 @@ def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
     while chunk := response.read(_CHUNK_BYTES):
         body += chunk
         if len(body) > max_bytes:
-            raise FetchFailed(
+            raise BodyTooLarge(
                 f"the body is larger than {max_bytes} bytes: this is no metric page, or raise "
                 "the limit max_body_bytes"
             )
@@ -132,7 +166,12 @@ class _Connection(http.client.HTTPConnection):
     """A connection on which every single read and write ends at one deadline."""
 
     def __init__(
-        self, host: str, port: int | None, tls: bool, deadline: float, limits: FetchLimits
+        self,
+        host: str,
+        port: int | None,
+        tls: ssl.SSLContext | None,
+        deadline: float,
+        limits: FetchLimits,
     ) -> None:
         super().__init__(host, port or (443 if tls else 80))
         self._tls = tls
@@ -142,8 +181,8 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         plain = socket.create_connection((self.host, self.port), self._connect_timeout)
-        if self._tls:
-            plain = ssl.create_default_context().wrap_socket(plain, server_hostname=self.host)
+        if self._tls is not None:
+            plain = self._tls.wrap_socket(plain, server_hostname=self.host)
         self._plain = plain
         self.sock = _DeadlineSocket(plain, self._deadline)
 

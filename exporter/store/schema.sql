@@ -114,6 +114,17 @@ CREATE TABLE IF NOT EXISTS targets (
     missing_metrics VARCHAR[], missing_advice VARCHAR[], frozen BOOLEAN, duration_seconds DOUBLE, series VARCHAR
 );
 
+-- Spans of a target's past that were filled from a Prometheus (`source` is its address): samples
+-- of the target in [first, until] came from there. `labels` are those the Prometheus puts on the
+-- target; `since` is where the span was meant to begin, `first` its first page, `state` the JSON of
+-- TargetState at its last one.
+CREATE TABLE IF NOT EXISTS backfills (
+    target VARCHAR NOT NULL, labels VARCHAR NOT NULL, since TIMESTAMP NOT NULL,
+    replica VARCHAR NOT NULL, source VARCHAR NOT NULL,
+    first TIMESTAMP NOT NULL, until TIMESTAMP NOT NULL, state VARCHAR NOT NULL,
+    PRIMARY KEY (target, labels, since)
+);
+
 -- How far each file of a source has been read. `fingerprint` is of its first line.
 CREATE TABLE IF NOT EXISTS offsets (
     source VARCHAR, fingerprint VARCHAR, position BIGINT NOT NULL, lines BIGINT NOT NULL, updated TIMESTAMP NOT NULL,
