@@ -302,10 +302,11 @@ def _read_or_make(path: Path) -> str:
 
 
 def _say_start(settings: TapSettings, key: str) -> None:
-    if not tap_log.hasHandlers():
+    if not tap_log.isEnabledFor(logging.INFO):
         # vLLM and uvicorn configure their own loggers only.
-        tap_log.addHandler(logging.StreamHandler())
         tap_log.setLevel(logging.INFO)
+    if not tap_log.hasHandlers():
+        tap_log.addHandler(logging.StreamHandler())
     tap_log.info(
         "prefixscope tap: replica %s, rows to %s, hashes %s%s. Records what passes this process "
         "alone: beside other replicas that is a sample%s.",

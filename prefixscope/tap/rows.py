@@ -74,6 +74,7 @@ def row_of(
     prompt: Prompt | None,
 ) -> dict[str, Any]:
     """The row. What is not known is not in it."""
+    scope = scope_of(settings, key, body)
     row: dict[str, Any] = {
         "ts": _iso(exchange.started_at),
         **_ids(exchange, settings, body, key),
@@ -81,7 +82,7 @@ def row_of(
         "replica": replica,
         "model": exchange.answer.model or _text(body.get("model")),
         "model_fingerprint": exchange.answer.fingerprint,
-        **scope_of(settings, key, body),
+        **scope,
         **_counts(exchange, body),
         **_times(exchange),
         "stream": exchange.stream,
@@ -89,7 +90,8 @@ def row_of(
         "http_status": exchange.http_status,
         "n": _several(body.get("n")),
         "prompt_logprobs": _number(body.get("prompt_logprobs")),
-        **_hashes(prompt, settings, key),
+        **_hashes(prompt, settings),
+        "hash_key_id": hash_key_id(key) if key and (prompt or "scope" in scope) else None,
         "flags": exchange.flags or None,
         "sample": settings.sample or None,
     }
@@ -129,14 +131,13 @@ def _times(exchange: Exchange) -> dict[str, Any]:
     return times
 
 
-def _hashes(prompt: Prompt | None, settings: TapSettings, key: str) -> dict[str, Any]:
+def _hashes(prompt: Prompt | None, settings: TapSettings) -> dict[str, Any]:
     if prompt is None:
         return {}
     found: dict[str, Any] = {
         "block_hashes": prompt.chain,
         "hash_grain_tokens": HASH_GRAIN_TOKENS,
         "hash_scope": "global",
-        "hash_key_id": hash_key_id(key),
     }
     if settings.hashes == "all":
         found["content_hashes"] = prompt.content

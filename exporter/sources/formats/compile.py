@@ -81,8 +81,8 @@ _NEEDED = (
     *(f"cached_{tier}" for tier in TIERS),
     "cache_write_tokens", "output_tokens", "total_tokens", "choices", "prompt_logprobs",
     "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream", "status",
-    "ineligible_reason", "cache_salt", "adapter", "model_fingerprint", "ended", "skip", "note",
-    "convention", "guessed",
+    "ineligible_reason", "scope", "cache_salt", "adapter", "model_fingerprint", "ended", "skip",
+    "note", "convention", "guessed",
 )  # fmt: skip
 
 TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
@@ -142,7 +142,10 @@ COMPUTED = {
         WHEN cached_tokens = 0 THEN 'miss'
         WHEN cached_tokens >= $hit_threshold_ratio * ({_ELIGIBLE}) THEN 'hit'
         ELSE 'partial' END""",
-    "scope": """CASE WHEN coalesce(cache_salt, adapter, model_fingerprint) IS NOT NULL THEN left(
+    # A row may state the scope as it was hashed where the salt was known, with the same key.
+    "scope": """CASE WHEN regexp_full_match(scope, '[0-9a-f]{16}') THEN scope
+        WHEN scope IS NOT NULL THEN left(sha256($key || scope), 16)
+        WHEN coalesce(cache_salt, adapter, model_fingerprint) IS NOT NULL THEN left(
         sha256($key || to_json([cache_salt, adapter, model_fingerprint])), 16) END""",
 }
 

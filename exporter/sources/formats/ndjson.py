@@ -39,6 +39,7 @@ FORMAT = LogFormat(
         text("template", "template"),
         text("template_version", "template_version"),
         text("tenant", "tenant"),
+        text("scope", "scope"),
         text("cache_salt", "cache_salt"),
         text("adapter", "adapter"),
         tokens("prompt_tokens", "prompt_tokens"),

@@ -49,7 +49,7 @@ _STORED = ("turn", "cache_write_tokens", "cache_write_5m", "cache_write_1h", "ca
 _NEEDED = (
     "ts", "request_id", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
     "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
-    "attempt", "prompt_logprobs", "ineligible_reason", "cache_salt", "adapter",
+    "attempt", "prompt_logprobs", "ineligible_reason", "scope", "cache_salt", "adapter",
     "model_fingerprint", "side", "ended", "skip", "note", "provider", "model", "convention",
     "guessed",
 )  # fmt: skip
