@@ -105,6 +105,8 @@ def _wait_until_up(engine: Engine) -> None:
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Ask, wait, and end whatever is left of its group."""
     process.terminate()
+    if process.stdin is not None:
+        process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_SECONDS)
     try:

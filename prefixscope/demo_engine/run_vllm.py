@@ -30,7 +30,7 @@ def _answer_look_up() -> None:
 
 def _end_with_starter() -> None:
     """The starter holds our standard input open; when it is gone, however it went, so are we."""
-    sys.stdin.buffer.read()
+    os.read(sys.stdin.fileno(), 1)  # unbuffered: a lock held at the end would be an abort
     os.killpg(os.getpgrp(), signal.SIGTERM)
 
 

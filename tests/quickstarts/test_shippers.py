@@ -1,8 +1,8 @@
 """The files of deploy/shippers against the documented keys of their programs, and the exporter
 against what each program would send it.
 
-The programs themselves are not available to these tests. The keys below are those of Vector 0.51,
-Fluent Bit 4.1 and the Collector 0.140 by their documentation, as far as the files use them.
+The programs themselves are not available to these tests. The keys below are those of their
+documentation and source, as far as the files use them.
 """
 
 import gzip
@@ -164,7 +164,10 @@ def test_the_collector_drops_prompts_and_keeps_what_is_counted() -> None:
         "llm.output_messages.0.message.content", "gen_ai.system_instructions",
     ):  # fmt: skip
         assert dropped.search(name), name
-    for name in ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "user.id"):
+    for name in (
+        "gen_ai.usage.input_tokens", "llm.token_count.prompt", "user.id", "gen_ai.prompt.name",
+        "gen_ai.prompt.version", "gen_ai.usage.completion_tokens",
+    ):  # fmt: skip
         assert not dropped.search(name), name
 
 
