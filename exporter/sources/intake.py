@@ -18,6 +18,7 @@ from exporter.sources.formats.detect import detect
 from exporter.sources.formats.mapping import LogFormat, Row
 from exporter.sources.formats.names import with_names
 from exporter.sources.formats.reshape import as_lines
+from exporter.sources.laid_out import LaidOut, is_laid_out
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
 from exporter.sources.names import SourceNames
 from exporter.sources.zstd_reader import open_zstd
@@ -110,10 +111,12 @@ class Intake:
         `name` is what the input is called in errors; it is not stored. `progress` is told the
         number of bytes taken so far. Raises PrefixscopeError for an unknown format.
         """
+        laid_out = None
         try:
-            head, stream = _peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
-            if b"\n" not in head:  # a first row that long still tells the format
-                head, stream = _peek(stream, self._line_limit_bytes)
+            head, stream = self._look_ahead(stream)
+            if origin == "file" and is_laid_out(head, format):
+                laid_out = LaidOut(stream)
+                head, stream = self._look_ahead(laid_out.stream)
         except _DAMAGED as error:
             raise PrefixscopeError(
                 f"{name}: the compressed data is damaged or ends early ({error})"
@@ -138,12 +141,23 @@ class Intake:
             summary.add(append_many(self.store, batches.take(None if patient else 1), target))
         if origin == "file":
             self.store.fold()
+        if laid_out and laid_out.broken:
+            raise PrefixscopeError(
+                f"{name}: {laid_out.broken}; the {summary.accepted} rows before it are stored"
+            )
         if batches.damage:
             raise PrefixscopeError(
                 f"{name}: the compressed data is damaged or ends early ({batches.damage}); "
                 f"{summary.accepted} rows before the damage are stored"
             ) from batches.damage
         return summary
+
+    def _look_ahead(self, stream: BinaryIO) -> tuple[bytes, BinaryIO]:
+        """The first rows, as far as they are needed to tell the format."""
+        head, stream = _peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
+        if b"\n" not in head:  # a first row that long still tells the format
+            head, stream = _peek(stream, self._line_limit_bytes)
+        return head, stream
 
 
 def _named(rows: Iterable[Row | str], name: str) -> Iterator[Row | str]:
