@@ -43,7 +43,7 @@ bench: $(DEV_STAMP) ## Run the benchmarks, each against its baseline (minutes)
 test-browser: $(DEV_STAMP) ## Open every page in Chromium (needs chromium on the path)
 	@$(BIN)/python -m pytest -m browser $(ARGS)
 
-test-engine: $(DEV_STAMP) ## Compare log and counters of a real vLLM (installs 3.5 GB once)
+test-engine: $(DEV_STAMP) ## Compare logs and counters of a real vLLM, then behind LiteLLM (installs 4.3 GB once)
 	@$(BIN)/python -m pytest -m engine -s $(ARGS)
 
 URL ?= http://127.0.0.1:8501
