@@ -162,7 +162,11 @@ class Recorder:
             exchange.flags.append("hashes_mismatch")
             return None
         scope = scope_of(self._settings, self._key, body).get("scope", "")
-        return Prompt(len(tokens), *hashed(tokens, scope, self._key))
+        try:
+            return Prompt(len(tokens), *hashed(tokens, scope, self._key))
+        except ValueError:  # no token ids at all, as the engine will have said too
+            exchange.flags.append("hashes_impossible")
+            return None
 
     def _token_ids(
         self, exchange: Exchange, body: Mapping[str, Any], loop: asyncio.AbstractEventLoop
