@@ -23,12 +23,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from exporter import body, metrics_text, now, otlp
+from exporter import body, history_http, metrics_text, now, otlp
 from exporter.access import Access
 from exporter.collector import Collector
 from exporter.errors import PrefixscopeError
 from exporter.server_settings import ServerSettings
 from exporter.sources.intake import IngestSummary, Intake, open_input
+from exporter.sources.prometheus_history import History
 from exporter.store.store import Store
 from queries import registry
 
@@ -47,13 +48,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Services:
-    """What the server serves from. `not_ready` says what is still missing, None = ready."""
+    """What the server serves from. `not_ready` says what is still missing, None = ready. Without
+    `history` none is taken."""
 
     store: Store
     intake: Intake
     collector: Collector
     version: str
     not_ready: Callable[[], str | None] = lambda: None
+    history: History | None = None
 
 
 class QueryTimeout(PrefixscopeError):
@@ -80,6 +83,8 @@ STATUS_CODES: dict[type[Exception], int] = {
 def build_app(services: Services, settings: ServerSettings, token: str | None = None) -> Starlette:
     """The application; `token` None = loopback without a token."""
     api = _Api(services, settings)
+    history = services.history
+    past = history_http.routes(history, settings.max_body_bytes) if history else []
     return Starlette(
         routes=[
             Route("/", api.landing),
@@ -91,6 +96,7 @@ def build_app(services: Services, settings: ServerSettings, token: str | None = 
             Route("/v1/traces", api.post_traces, methods=["POST"]),
             Route("/api/v1/queries", api.queries),
             Route("/api/v1/query/{name}", api.query),
+            *past,
         ],
         middleware=[Middleware(Access, token=token)],
         exception_handlers={**dict.fromkeys(STATUS_CODES, _person_error), Exception: _own_error},

@@ -8,6 +8,7 @@ from rich.text import Text
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
 from prefixscope.commands import doctor, init, load, look, names, operate, plan, run
+from prefixscope.commands.backfill import backfill
 from prefixscope.commands.options import messages
 from prefixscope.commands.tap import tap
 
@@ -24,6 +25,7 @@ app.command(rich_help_panel=START)(init.init)
 app.command(rich_help_panel=START)(run.demo)
 app.command(rich_help_panel=START)(run.serve)
 app.command(rich_help_panel=START)(load.ingest)
+app.command(rich_help_panel=START)(backfill)
 app.command(rich_help_panel=START)(tap)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)

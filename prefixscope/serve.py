@@ -20,6 +20,8 @@ from exporter.prices import ModelPrices
 from exporter.server import Services, build_app
 from exporter.server_settings import split_address
 from exporter.sources.intake import Intake
+from exporter.sources.prometheus_history import History
+from exporter.sources.prometheus_live import PrometheusSource
 from exporter.sources.scrape import Scraper
 from exporter.sources.tail import Tailer
 from exporter.store.counters import Snapshot
@@ -85,15 +87,25 @@ def running(settings: Settings) -> Iterator[Running]:
         stack.callback(store.close)
         totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
         totals.restore(store.cursor())
-        scraper = Scraper(store, settings.scrape, totals.add, totals.keep_only)
+        targets = settings.scrape.targets
+        sources = [
+            PrometheusSource(store, source, targets, totals.add)
+            for source in settings.scrape.prometheus_source
+        ]
+
+        def keep_only(polled: set[str]) -> None:
+            totals.keep_only(polled.union(*(source.replicas for source in sources)))
+
+        scraper = Scraper(store, settings.scrape, totals.add, keep_only)
         names = settings.names
         tailers = [Tailer(store, log, names=names.get(log.source)) for log in settings.logs]
         prices = ModelPrices(store, settings.prices)
-        workers: list[Worker] = [Housekeeping(store, prices), scraper, *tailers]
+        workers: list[Worker] = [Housekeeping(store, prices), scraper, *sources, *tailers]
         for worker in workers:
             worker.start()
             stack.callback(worker.stop)
-        services = _services(store, Intake(store, names=names), totals, scraper, workers)
+        intake, history = Intake(store, names=names), History(store, targets)
+        services = _services(store, intake, history, totals, scraper, sources, workers)
         app = build_app(services, settings.server, token)
         server_stopped = stack.enter_context(_serving(app, listener))
         write_owner(store.directory, url)
@@ -104,8 +116,10 @@ def running(settings: Settings) -> Iterator[Running]:
 def _services(
     store: Store,
     intake: Intake,
+    history: History,
     totals: EngineTotals,
     scraper: Scraper,
+    sources: Sequence[PrometheusSource],
     workers: Sequence[Worker],
 ) -> Services:
     """What the server serves from."""
@@ -121,7 +135,7 @@ def _services(
     inputs = Inputs(
         counters=counters,
         engines=totals.snapshot,
-        targets=lambda: scraper.rows,
+        targets=lambda: [*scraper.rows, *(row for source in sources for row in source.rows)],
         store_file=store.path,
         version=__version__,
     )
@@ -129,6 +143,8 @@ def _services(
     def not_ready() -> str | None:
         if not all(worker.alive for worker in workers):
             return "a worker has stopped; see the log"
+        if not all(source.tried for source in sources):
+            return "waiting for the first answer of every Prometheus"
         return None if scraper.tried_all else "waiting for the first scrape of every target"
 
     return Services(
@@ -137,6 +153,7 @@ def _services(
         collector=Collector(inputs),
         version=__version__,
         not_ready=not_ready,
+        history=history,
     )
 
 

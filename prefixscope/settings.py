@@ -52,7 +52,7 @@ class Settings(BaseModel):
         """Is there anything to scrape or to follow?"""
         targets = self.scrape.targets
         lists = (targets.static, targets.file_sd, targets.http_sd, targets.dns, targets.prometheus)
-        return bool(self.logs) or any(lists)
+        return bool(self.logs) or any(lists) or bool(self.scrape.prometheus_source)
 
 
 def load_settings(file: Path | None, environment: Mapping[str, str] | None = None) -> Settings:

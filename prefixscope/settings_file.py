@@ -21,7 +21,10 @@ from exporter.errors import PrefixscopeError
 PREFIX = "PREFIXSCOPE_"
 SEPARATOR = "__"
 # Read by clients and by the command line itself, not settings of the exporter.
-CLIENT_NAMES = ("PREFIXSCOPE_URL", "PREFIXSCOPE_TOKEN", "PREFIXSCOPE_CONFIG")
+CLIENT_NAMES = (
+    "PREFIXSCOPE_URL", "PREFIXSCOPE_TOKEN", "PREFIXSCOPE_CONFIG",
+    "PREFIXSCOPE_PROMETHEUS_TOKEN", "PREFIXSCOPE_PROMETHEUS_PASSWORD",
+)  # fmt: skip
 # Settings of the tap, which checks them itself; it may run beside an exporter.
 _TAP_PREFIX = "PREFIXSCOPE_TAP_"
 # Kubernetes puts these into every container beside a Service called prefixscope….

@@ -5,7 +5,6 @@ metrics are what they are live. How far a span is filled is written in the trans
 samples: after a crash the next run goes on from there.
 """
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
@@ -18,7 +17,8 @@ from exporter.sources.discovery import TargetSettings
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.increase import TargetIdentity, TargetState
 from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
-from exporter.sources.prometheus_names import AskedTarget, Naming
+from exporter.sources.prometheus_names import AskedTarget, Naming, labels_key
+from exporter.sources.prometheus_pages import DOWN
 from exporter.store import backfills
 from exporter.store.backfills import Filled, Span, free_spans
 from exporter.store.samples import TargetRow, append_samples, load_targets
@@ -112,7 +112,7 @@ class History:
         """The spans of [since, until] that neither our scraper nor an earlier run covered."""
         cursor = self._store.cursor()
         target = self._naming.name(cursor, asked)
-        labels = json.dumps(asked.labels, sort_keys=True, ensure_ascii=False)
+        labels = labels_key(asked.labels)
         rows = backfills.filled(cursor, target.name, labels)
         own = backfills.own_spans(cursor, target.name, target.replica)
         own += _still_followed(load_targets(cursor).get(target.name))
@@ -195,7 +195,7 @@ def _take_pages(intake: PageIntake, piece: Piece) -> list[EngineSample]:
     target = piece.plan.target
     samples: list[EngineSample] = []
     for unix, text in piece.pages:
-        error = None if text is not None else "the Prometheus could not scrape it"
+        error = None if text is not None else DOWN
         page = RecordedPage(target, unix, None, error=error, text=text)
         samples += intake.take(page)
     if piece.plan.copies:

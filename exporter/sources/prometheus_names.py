@@ -1,5 +1,6 @@
 """What a target of a Prometheus is called here: as our own scraper calls the same page."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -44,6 +45,11 @@ class AskedTarget(BaseModel):
     def instance(self) -> str:
         """The address as the Prometheus names it."""
         return self.labels.get(INSTANCE, "")
+
+
+def labels_key(labels: Mapping[str, str]) -> str:
+    """A target's labels as one text, by which its filled spans are known again."""
+    return json.dumps(dict(labels), sort_keys=True, ensure_ascii=False)
 
 
 @dataclass

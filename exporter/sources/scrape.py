@@ -28,6 +28,7 @@ from exporter.sources.engines.page import EnginePage, read_page
 from exporter.sources.fetch import FetchLimits, fetch
 from exporter.sources.frozen import served_meanwhile
 from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.prometheus_settings import PrometheusSourceSettings
 from exporter.store.samples import (
     TargetRow,
     append_samples,
@@ -56,6 +57,9 @@ class ScrapeSettings(BaseModel):
 
     targets: TargetSettings = Field(
         default_factory=TargetSettings, description="where the metric pages are"
+    )
+    prometheus_source: list[PrometheusSourceSettings] = Field(
+        default_factory=list, description="read from a Prometheus what it scraped, poll nothing"
     )
     interval_seconds: float = Field(default=15, gt=0, description="between polls of a target")
     deadline_seconds: float = Field(default=10, gt=0, description="for one whole answer")

@@ -67,7 +67,10 @@ def filled(cursor: duckdb.DuckDBPyConnection, target: str, labels: str) -> list[
         " WHERE target = $target AND labels = $labels ORDER BY since",
         {"target": target, "labels": labels},
     ).fetchall()
-    return [Filled(*row[:4], *map(_unix, row[4:7]), row[7]) for row in rows]
+    return [
+        Filled(name, own, replica, source, _unix(since), _unix(first), _unix(until), state)
+        for name, own, replica, source, since, first, until, state in rows
+    ]
 
 
 def put(cursor: duckdb.DuckDBPyConnection, row: Filled) -> None:

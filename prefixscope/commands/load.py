@@ -75,7 +75,7 @@ def _load_with_bar(
     """Load with a bar on standard error, which only a terminal shows."""
     with connect(place, create=True) as target:
         if place.url is None and place.store is None:
-            _refuse_demo(target)
+            refuse_demo(target)
         messages = options.messages()
         messages.print(f"Loading into {target.where}", style="dim", markup=False)
         bar = Progress(
@@ -99,7 +99,7 @@ def _load_with_bar(
             )
 
 
-def _refuse_demo(target: Exporter | OpenStore) -> None:
+def refuse_demo(target: Exporter | OpenStore) -> None:
     """Real rows belong into invented data only where somebody asks for it by name."""
     (state,) = target.ask("store_state", {}).to_pylist()
     if state["demo"]:

@@ -1,0 +1,173 @@
+"""`backfill`: the engines' past out of a Prometheus that scraped them."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.prometheus_api import PrometheusApi
+from exporter.sources.prometheus_backfill import BackfillSettings, BackfillSummary
+from exporter.sources.prometheus_backfill import backfill as fill
+from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from prefixscope.backfill_report import report
+from prefixscope.client import Place, connect
+from prefixscope.commands import options
+from prefixscope.commands.load import refuse_demo
+from prefixscope.history_client import history_of
+from prefixscope.settings import Settings, load_settings
+from queries.times import parse_time
+
+TOKEN_NAME, PASSWORD_NAME = "PREFIXSCOPE_PROMETHEUS_TOKEN", "PREFIXSCOPE_PROMETHEUS_PASSWORD"
+
+
+def backfill(
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Address of the Prometheus, Thanos, Mimir or "
+                     "VictoriaMetrics; may be left out where --config names one."),
+    ] = None,
+    since: Annotated[str, typer.Option(help="From then on: 30d, or an ISO time.")] = "30d",
+    until: Annotated[
+        str | None, typer.Option(help="Up to then. [default: now]")
+    ] = None,
+    every: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="Time between two pages kept; sums stay "
+                     "exact. 0 keeps every scrape."),
+    ] = 60,
+    job: Annotated[
+        list[str] | None, typer.Option(help="Only this job; may be given several times.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'NAME: VALUE'", help="Sent with every request, like "
+                     "'X-Scope-OrgID: team'; may be given several times."),
+    ] = None,
+    bearer_token_file: Annotated[
+        Path | None, typer.Option(help=f"File with a bearer token; or set {TOKEN_NAME}.")
+    ] = None,
+    username: Annotated[str | None, typer.Option(help="User of basic authentication.")] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(help=f"File with its password; or set {PASSWORD_NAME}.")
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="Certificates to trust, as PEM.")
+    ] = None,
+    cert_file: Annotated[Path | None, typer.Option(help="Our own certificate, as PEM.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="Key of our own certificate.")] = None,
+    insecure_skip_verify: Annotated[
+        bool, typer.Option("--insecure-skip-verify", help="Trust any certificate.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="PREFIXSCOPE_CONFIG", metavar="FILE",
+                     help="Settings that name our targets, and how a Prometheus is reached."),
+    ] = None,
+    store: options.StoreFolder = None,
+    url: options.Url = None,
+    token: options.Token = None,
+) -> None:  # fmt: skip
+    """Fill in what engines counted before prefixscope watched them; again continues.
+
+    Spans that were scraped, or filled before, stay as they are.
+
+    Example: prefixscope backfill --prometheus http://prometheus:9090 --since 30d
+    """
+    settings = load_settings(config)
+    given = {
+        "url": prometheus, "bearer_token_file": bearer_token_file, "username": username,
+        "password_file": password_file, "ca_file": ca_file, "cert_file": cert_file,
+        "key_file": key_file, "insecure_skip_verify": insecure_skip_verify or None,
+        "headers": dict(map(_header, header)) if header else None, "jobs": job,
+    }  # fmt: skip
+    source = _source(settings, given)
+    wanted = BackfillSettings(every, tuple(source.jobs), tuple(source.ha_labels), source.role)
+    now = datetime.now(UTC)
+    begin, end = _time(since, "--since", now), _time(until, "--until", now) if until else now
+    if begin >= end:
+        raise typer.BadParameter("--since must be earlier than --until")
+    place = options.place(url, store, token)
+    summary = _run(source, wanted, settings, place, begin.timestamp(), min(end, now).timestamp())
+    console = Console(highlight=False, soft_wrap=True)
+    for line in report(summary):
+        console.print(line)
+    if not summary.targets:
+        raise typer.Exit(1)
+
+
+def _run(
+    source: PrometheusSourceSettings, wanted: BackfillSettings, settings: Settings, place: Place,
+    since: float, until: float,
+) -> BackfillSummary:  # fmt: skip
+    """Fill with a bar on standard error, which only a terminal shows."""
+    messages = options.messages()
+    with connect(place, create=True) as holder:
+        if place.url is None and place.store is None:
+            refuse_demo(holder)
+        messages.print(f"Reading {source.url} into {holder.where}", style="dim", markup=False)
+        bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+            TimeRemainingColumn(), console=messages, transient=True,
+            disable=not messages.is_terminal,
+        )  # fmt: skip
+        with bar:
+            task = bar.add_task("Looking for engines", total=None)
+
+            def progress(target: str, seconds: float) -> None:
+                if target:
+                    bar.update(task, description=target, advance=seconds)
+                else:
+                    bar.update(task, total=seconds)
+
+            api = PrometheusApi(source)
+            history = history_of(holder, settings.scrape.targets)
+            return fill(api, history, wanted, since, until, progress)
+
+
+def _source(settings: Settings, given: dict[str, Any]) -> PrometheusSourceSettings:
+    """How the Prometheus is reached: as the settings say for its address, then as given."""
+    known = settings.scrape.prometheus_source
+    if given["url"] is None:
+        if len(known) != 1:
+            raise typer.BadParameter(
+                "give --prometheus URL, or --config with one scrape.prometheus_source"
+            )
+        given["url"] = known[0].url
+    told = {key: value for key, value in given.items() if value is not None}
+    try:
+        plain = PrometheusSourceSettings(url=told["url"])
+        base = next((one for one in known if one.url == plain.url), None)
+        values = base.model_dump(exclude_unset=True) if base else {}
+        return PrometheusSourceSettings.model_validate({**values, **told, **_from_environment()})
+    except ValidationError as error:
+        # The value is left out: it may be a secret.
+        fault = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "--prometheus"
+        reason = fault["msg"].removeprefix("Value error, ")
+        raise PrefixscopeError(f"{where}: {reason}") from None
+
+
+def _from_environment() -> dict[str, str]:
+    names = {"bearer_token": TOKEN_NAME, "password": PASSWORD_NAME}
+    return {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
+
+
+def _header(text: str) -> tuple[str, str]:
+    """`Name: value`; what is wrong is said without the value."""
+    name, separator, value = text.partition(":")
+    if not separator or not name.strip():
+        raise typer.BadParameter("--header is 'NAME: VALUE'")
+    return name.strip(), value.strip()
+
+
+def _time(text: str, option: str, now: datetime) -> datetime:
+    try:
+        return parse_time(text, now)
+    except ValueError as error:
+        raise typer.BadParameter(f"{option}: {error}") from error
