@@ -179,9 +179,7 @@ def asked_window(asked: Asked) -> Window | None:
     if until - since < _SHORTEST_WINDOW:
         return None
     span = {"since": f"{since.isoformat()}Z", "until": f"{until.isoformat()}Z"}
-    log = {
-        row["model"]: row["prompt_tokens"] for row in asked.rows("hit_ratio", by="model", **span)
-    }
+    log = {row["model"]: row for row in asked.rows("hit_ratio", by="model", **span)}
     engine = {
         row["model"]: row["prompt_tokens"]
         for row in asked.rows("engine_hit_ratio", by="model", **span)
@@ -189,4 +187,8 @@ def asked_window(asked: Asked) -> Window | None:
     both = [model for model in log if model and engine.get(model) is not None]
     if not both:
         return None
-    return Window(sum(log[model] or 0 for model in both), sum(engine[model] or 0 for model in both))
+    return Window(
+        sum(log[model]["prompt_tokens"] or 0 for model in both),
+        sum(engine[model] or 0 for model in both),
+        sum(log[model]["requests"] for model in both),
+    )

@@ -123,10 +123,12 @@ class JoinFacts:
 
 @dataclass(frozen=True)
 class Window:
-    """Prompt tokens that log and engines counted over the time both were watched."""
+    """Prompt tokens that log and engines counted over the time both were watched, and how many
+    requests the log has of it."""
 
     log_prompt_tokens: int
     engine_prompt_tokens: int
+    log_requests: int
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ def _readable(log: LogFacts) -> Finding:
     reported = sum(rows.reported_rows for rows in log.newest)
     eligible = sum(rows.eligible_rows for rows in log.newest)
     share = f"; of the newest {rows:,} rows {reported:,} of {eligible:,} report cached tokens"
-    read = f"{log.accepted + log.duplicate:,} rows of format {log.source_format}"
+    lately = f"{log.accepted + log.duplicate:,}" if log.accepted + log.duplicate else "lately no"
+    read = f"{lately} rows of format {log.source_format}"
     note = " (read for this check; nothing follows it yet)" if log.sampled else ""
     return Finding("log-readable", Severity.OK, log.source, f"{read}{share if rows else ''}{note}")
 

@@ -11,6 +11,8 @@ from prefixscope.doctor.usage import check_usage
 
 # Log and engines count over slightly different moments; only more than this is a difference.
 SAME_TOKENS = 0.1
+# Fewer requests than this may simply lie at the borders of the window.
+ENOUGH_REQUESTS = 50
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def _log_and_engine(facts: Facts) -> Iterator[Finding]:
         f"over the same time the logs have {window.log_prompt_tokens:,} prompt tokens and the "
         f"engines {window.engine_prompt_tokens:,}"
     )
-    if ratio > 1 + SAME_TOKENS:
+    if ratio > 1 + SAME_TOKENS and window.log_requests >= ENOUGH_REQUESTS:
         yield Finding(
             "log-and-engine", Severity.WARNING, "logs and engines",
             f"{counted}: calls are logged twice, or an engine is not scraped",

@@ -49,6 +49,8 @@ def look_at_path(path: Path) -> Iterator[Found]:
 def _file(path: Path) -> Found:
     if path.suffix == PAGE_SUFFIX or (path.suffix == ".jsonl" and holds_pages(path)):
         return _recorded(path)
+    if path.exists() and not path.is_file():
+        return Remark(str(path), "no plain file: a pipe or device cannot be followed")
     if not path.stat().st_size:
         return FoundLog(source_name(path), pattern_of(path), "auto", "the file is still empty")
     try:

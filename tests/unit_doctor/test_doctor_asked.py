@@ -136,7 +136,7 @@ def test_the_window_is_what_both_watched_of_models_both_name(asked: Asked, inser
         {"ts": "11:31", "model": "elsewhere", "prompt_tokens": 9999},
         {"ts": "11:40", "model": "m", "prompt_tokens": 7777},
     ])  # fmt: skip
-    assert asked_window(asked) == Window(700, 1000)
+    assert asked_window(asked) == Window(700, 1000, 2)
 
 
 @pytest.mark.parametrize(

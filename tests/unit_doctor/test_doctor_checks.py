@@ -63,7 +63,7 @@ def only(facts: Facts, check: str) -> Finding:
 
 
 def test_everything_in_order_says_nothing() -> None:
-    facts = Facts((target(),), (log(),), window=Window(1000, 1000), asked="the exporter")
+    facts = Facts((target(),), (log(),), window=Window(1000, 1000, 50), asked="the exporter")
     assert found(facts) == {}
     assert exit_status(examine(facts), strict=True) == 0
 
@@ -228,11 +228,12 @@ def test_joins_matter_only_where_both_sides_write() -> None:
 @pytest.mark.parametrize(
     ("window", "expected"),
     [
-        (Window(1100, 1000), {}),
-        (Window(1101, 1000), {"log-and-engine": WARNING}),
-        (Window(900, 1000), {}),
-        (Window(899, 1000), {"log-and-engine": NOTE}),
-        (Window(5, 0), {}),
+        (Window(1100, 1000, 50), {}),
+        (Window(1101, 1000, 50), {"log-and-engine": WARNING}),
+        (Window(900, 1000, 50), {}),
+        (Window(899, 1000, 50), {"log-and-engine": NOTE}),
+        (Window(1101, 1000, 49), {}),
+        (Window(5, 0, 50), {}),
     ],
 )
 def test_log_and_engine_tokens(window: Window, expected: dict[str, Severity]) -> None:

@@ -199,6 +199,11 @@ def test_files_that_are_no_log_to_follow(tmp_path: Path) -> None:
         assert words in found.what, name
 
 
+def test_what_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "no plain file" in repr(one(list(look_at_path(tmp_path / "pipe"))))
+
+
 def test_a_packed_log_and_an_empty_one_can_be_followed(tmp_path: Path) -> None:
     plain = write(tmp_path / "a.jsonl", {})
     packed = tmp_path / "a.jsonl.gz"
