@@ -222,13 +222,13 @@ class Discovery:
 
     def _from_http(self, settings: HttpDiscovery) -> list[Target]:
         text = self._get(settings.url)
-        return list(self._groups(_parsed(text, settings.url), settings.url, settings.role))
+        return list(self._groups(_json(text, settings.url), settings.url, settings.role))
 
     def _from_prometheus(self, settings: PrometheusDiscovery) -> list[Target]:
         query = urlencode({"state": "active"})
         url = f"{settings.url.rstrip('/')}/api/v1/targets?{query}"
         try:
-            answer = _TargetsAnswer.model_validate(_parsed(self._get(url), url))
+            answer = _TargetsAnswer.model_validate(_json(self._get(url), url))
         except ValidationError as error:
             raise DiscoveryFailed(
                 f"{url}: this is not a Prometheus' list of targets ({_first_fault(error)})"
@@ -302,11 +302,19 @@ def _read_file(path: Path) -> object:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DiscoveryFailed(f"cannot read the target file {path}: {error}") from error
-    return _parsed(text, str(path))
+    return _json_or_yaml(text, str(path))
 
 
-def _parsed(text: str, place: str) -> object:
-    """JSON, which is also YAML."""
+def _json(text: str, place: str) -> object:
+    """What comes over HTTP: JSON only, as reading hostile YAML may take seconds."""
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DiscoveryFailed(f"{place}: the answer is not JSON: {error}") from error
+    return parsed
+
+
+def _json_or_yaml(text: str, place: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -25,9 +25,9 @@ ODD_JSON = (
 # Pieces of text to put anywhere.
 ODD_TEXT = (
     "NaN", "-1", "1e999", "9" * 400, "0x7f", "١٢", "\u2028", "\u0085", "\ufeff", "\u202e", "é",
-    "😀", "\x00", "\x1b[31m", "\r", "\n", "\n\n", "\t", '"', "'", "\\", "\\u", "{", "}", "[", "]", "(",
+    "😀", "\x00", "\x1b[31m", "\r", "\n", "\n\n", '"', "'", "\\", "\\u", "{", "}", "[", "]", "(",
     ")", "{}", ",", ",,", ":", ": ", "#", "# ", "&a ", "*a", "!!int ", "!!timestamp ", "---\n",
-    "? ", "- ", "|", ">", "<", "=", "==", "%", "%zz", "//", "..", "2001-99-99", "true", "~", "null",
+    "\t", "? ", "- ", "|", ">", "<", "=", "==", "%", "//", "..", "2001-99-99", "true", "~", "null",
     "{1000}", "(?=a)", "(a*)*", "[[:alpha:]]", "le=", "_total", "_bucket", "+Inf", " 1 2 3",
 )  # fmt: skip
 ODD_BYTES = (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80" * 9)
@@ -67,7 +67,7 @@ def damaged_value(value: object, chance: Random) -> str:
     """The text of a JSON value of which a few parts are odd, missing, repeated or very deep.
 
     Whatever stands in it as text stays where it is or goes: no part takes the place of another,
-    so that what was no name does not become one.
+    so that what was no name does not become one. The value itself is used up.
     """
     holder: dict[str, Any] = {"": value}
     holes: list[str] = []

@@ -23,6 +23,7 @@ from exporter.price_tables import PriceFile
 from exporter.records import EngineSample
 from exporter.sources.discovery import (
     Discovery,
+    FileDiscovery,
     HttpDiscovery,
     PrometheusDiscovery,
     TargetSettings,
@@ -203,8 +204,8 @@ def _check_sample(sample: EngineSample) -> None:
 def _files(folder: Path) -> Iterator[Parser]:
     path = folder / "fuzzed"
     yield Parser("settings", "text", tuple(_settings()), partial(_read_settings, path),
-                 (BadSettings,), share=30)  # fmt: skip
-    yield Parser("naming pattern", "text", _PATTERNS, _pattern, (ValueError,), share=3)
+                 (BadSettings,), share=6)  # fmt: skip
+    yield Parser("naming pattern", "text", _PATTERNS, _pattern, (ValueError,), share=1)
     yield Parser("lookup CSV", "text", (b"value,name\nh1,acme\n\"h,2\",globex\n",),
                  partial(_lookup, path.with_suffix(".csv")), (ValueError,))  # fmt: skip
     yield Parser("lookup JSON", "json", (b'{"h1": "acme", "h2": "globex"}',),
@@ -214,7 +215,9 @@ def _files(folder: Path) -> Iterator[Parser]:
     yield Parser("price file", "json", (json.dumps(PRICES).encode(),),
                  partial(_prices, path.with_suffix(".json")), share=25)  # fmt: skip
     yield Parser("index of pages", "json", (_INDEX,), partial(_index, folder / "index.jsonl"))
-    yield Parser("target file", "json", (_GROUPS, _GROUPS_YAML), _targets, share=15)
+    yield Parser("target file", "text", (_GROUPS, _GROUPS_YAML),
+                 partial(_target_file, path), share=15)  # fmt: skip
+    yield Parser("targets over HTTP", "json", (_GROUPS,), _targets, share=15)
     yield Parser("targets of a Prometheus", "json", (_ACTIVE,), _prometheus, share=15)
 
 
@@ -306,6 +309,11 @@ def _refreshed(data: bytes, settings: TargetSettings) -> int:
     discovery = _Answered(settings)
     discovery.answer = data
     return len(discovery.refresh()) + len(discovery.errors)
+
+
+def _target_file(path: Path, data: bytes) -> int:
+    path.write_bytes(data)
+    return _refreshed(data, TargetSettings(file_sd=[FileDiscovery(files=[str(path)])]))
 
 
 def _targets(data: bytes) -> int:

@@ -9,7 +9,13 @@ from starlette.testclient import TestClient
 
 from exporter.access import Access
 from exporter.errors import PrefixscopeError
-from exporter.sources.discovery import Discovery, FileDiscovery, StaticTarget, TargetSettings
+from exporter.sources.discovery import (
+    Discovery,
+    FileDiscovery,
+    HttpDiscovery,
+    StaticTarget,
+    TargetSettings,
+)
 from exporter.sources.pages import read_pages
 from exporter.store.store import Store
 from prefixscope.settings import load_settings
@@ -107,6 +113,18 @@ def test_odd_lists_of_targets_keep_the_last_good_one(
     file.write_text(text, encoding="utf-8")
     assert [target.name for target in discovery.refresh()] == ["good:8000"]
     assert reason in discovery.errors[f"file_sd {file}"]
+
+
+def test_lists_over_http_are_json_only() -> None:
+    """A few kilobytes of YAML took seconds to read, and came from another program."""
+
+    class Answered(Discovery):
+        def _get(self, url: str) -> str:  # noqa: ARG002  # whatever is asked for
+            return "x" + "[" * 50_000
+
+    discovery = Answered(TargetSettings(http_sd=[HttpDiscovery(url="http://sd")]))
+    assert discovery.refresh() == []
+    assert "http://sd: the answer is not JSON" in discovery.errors["http_sd http://sd"]
 
 
 @pytest.mark.parametrize("url", ["http://a:b/metrics", "http://[1", "a:70000", "a:0"])
