@@ -6,7 +6,8 @@ descriptions of a server may hold its keys.
 """
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -17,10 +18,15 @@ from exporter.sources.discovery import DEFAULT_PATH
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage, read_page
 from exporter.sources.fetch import Fetched, FetchFailed, FetchLimits, fetch
+from exporter.sources.prometheus_api import PrometheusApi
+from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.prometheus_targets import PastTarget, find_targets
 from exporter.sources.scrape import ACCEPT
 
 # A person waits for each of these.
 LIMITS = FetchLimits(connect_timeout_seconds=2.0, deadline_seconds=5.0)
+# A Prometheus that scraped an engine within this long scrapes it still.
+LATELY_SECONDS = 600.0
 _JSON = "application/json"
 _REDIRECTS = range(300, 400)
 # Of SGLang's server_info, which may hold keys too, only these.
@@ -255,28 +261,12 @@ def _text(value: object, key: str) -> str:
     return told[:80] if isinstance(told, str) and told.isprintable() else ""
 
 
-def prometheus_jobs(base: str, limits: FetchLimits = LIMITS) -> dict[str, int]:
-    """The jobs of a Prometheus that have series we read, and how many targets each has.
+def engines_behind(settings: PrometheusSourceSettings) -> list[PastTarget]:
+    """The engines a Prometheus has lately scraped. PrefixscopeError where it does not answer.
 
-    Raises PrefixscopeError where it does not answer.
+    Tries again, but never waits: a person does.
     """
-    query = f'count by (job, instance) ({{__name__=~"{"|".join(_told_by())}"}})'
-    url = f"{base}/api/v1/query?{urlencode({'query': query})}"
-    body = fetch(url, _JSON, limits).body
-    try:
-        found = json.loads(body)["data"]["result"]
-        jobs = [str(one["metric"].get("job", "")) for one in found]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PrefixscopeError(f"{base}: this is not a Prometheus' answer to a query") from error
-    return {job: jobs.count(job) for job in sorted(set(jobs)) if job}
-
-
-def _told_by() -> Iterator[str]:
-    """Series that are on every page of an engine with caching."""
-    yield "vllm:prompt_tokens_total"
-    yield "vllm:num_requests_running"
-    yield "sglang[:_]num_running_reqs"
-    yield "llamacpp:prompt_tokens_total"
-    yield "trtllm_.*"
-    yield "litellm_input_tokens_metric_total"
-    yield "vllm_router_active_workers"
+    patient = settings.model_copy(update={"query_timeout_seconds": LIMITS.deadline_seconds})
+    api = PrometheusApi(patient, pause=lambda _: None)
+    now = time.time()
+    return find_targets(api, now - LATELY_SECONDS, now, settings.jobs, settings.ha_labels)

@@ -134,7 +134,8 @@ class Window:
 @dataclass(frozen=True)
 class Facts:
     """Everything gathered. `exporter_error` says why a configured exporter or store was not
-    asked; `list_errors` name lists of targets that could not be read."""
+    asked; `list_errors` name lists of targets that could not be read. `sources` are Prometheus
+    read in place of pages: how many engines each has lately scraped, or why it does not answer."""
 
     targets: tuple[TargetFacts, ...] = ()
     logs: tuple[LogFacts, ...] = ()
@@ -143,6 +144,7 @@ class Facts:
     asked: str | None = None
     exporter_error: str | None = None
     list_errors: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, int | str] = field(default_factory=dict)
 
     @property
     def engines(self) -> tuple[TargetFacts, ...]:

@@ -48,6 +48,7 @@ CHECKS = {
     "log-and-engine": "do log and engines count the same requests?",
     "exporter": "does the exporter run, and is its store there?",
     "lists": "can the lists of targets be read?",
+    "prometheus": "does the Prometheus that is read in place of pages answer?",
     "level": "what can be seen, and what is the next step?",
 }
 

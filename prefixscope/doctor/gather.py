@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from exporter.errors import PrefixscopeError
 from exporter.server_settings import split_address
 from exporter.sources.discovery import Discovery, StaticTarget, Target, TargetSettings
 from exporter.sources.engines.own_series import PageLabels
@@ -15,7 +16,7 @@ from prefixscope.doctor import log_files
 from prefixscope.doctor.asked import Asked, asked_joins, asked_logs, asked_targets, asked_window
 from prefixscope.doctor.facts import Facts, LogFacts
 from prefixscope.doctor.look import Looking, look_at, merged
-from prefixscope.recognise import page_url
+from prefixscope.recognise import engines_behind, page_url
 from prefixscope.settings import Settings, server_token
 
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
@@ -59,7 +60,19 @@ def from_settings(settings: Settings, how: Looking, since: datetime | None) -> F
         logs=tuple(_logs(settings, facts.logs)),
         exporter_error=error,
         list_errors=dict(discovery.errors),
+        sources=_sources(settings),
     )
+
+
+def _sources(settings: Settings) -> dict[str, int | str]:
+    """How many engines each Prometheus has lately scraped, or why it does not say."""
+    found: dict[str, int | str] = {}
+    for source in settings.scrape.prometheus_source:
+        try:
+            found[source.url] = len(engines_behind(source))
+        except PrefixscopeError as error:
+            found[source.url] = str(error)
+    return found
 
 
 def _labels(settings: Settings) -> PageLabels:

@@ -56,11 +56,27 @@ def _wiring(facts: Facts) -> Iterator[Finding]:
             "lists", Severity.FAULT, name, f"the list of targets cannot be read: {error}",
             "correct it under scrape.targets",
         )  # fmt: skip
-    if not facts.targets and not facts.logs and not facts.list_errors:
+    for name, told in facts.sources.items():
+        yield _prometheus(name, told)
+    if not (facts.targets or facts.logs or facts.list_errors or facts.sources):
         yield Finding(
             "exporter", Severity.FAULT, "exporter", "there is neither a target nor a log to see",
             "name engines under scrape.targets and logs under logs; prefixscope init writes both",
         )  # fmt: skip
+
+
+def _prometheus(name: str, told: int | str) -> Finding:
+    """A Prometheus read in place of pages: does it answer, and does it scrape engines?"""
+    if isinstance(told, str):
+        return Finding("prometheus", Severity.FAULT, name, told, "correct scrape.prometheus_source")
+    if not told:
+        return Finding(
+            "prometheus", Severity.FAULT, name,
+            "it answers, and has lately scraped no engine or gateway known here",
+            "let it scrape the engines, or correct jobs under scrape.prometheus_source",
+        )  # fmt: skip
+    scraped = f"it has lately scraped {told} engine{'s' if told > 1 else ''}"
+    return Finding("prometheus", Severity.OK, name, scraped)
 
 
 def _routers(facts: Facts) -> Iterator[Finding]:
@@ -147,8 +163,9 @@ def level_of(facts: Facts) -> Level:
     """The level of the data and what would bring the next."""
     reported = any(rows.reported_rows for log in facts.logs for rows in log.newest)
     memory = any(target.tells_cached_memory for target in facts.engines)
+    behind_prometheus = any(told for told in facts.sources.values() if isinstance(told, int))
     chained = any(rows.chained_rows for log in facts.logs for rows in log.newest)
-    if not facts.engines and not reported:
+    if not (facts.engines or behind_prometheus or reported):
         return Level(None, "neither engine counters nor request rows yet", _first_step(facts))
     if not reported:
         sees = "hit ratio by model and replica, from the engines' own counters"
@@ -157,7 +174,7 @@ def level_of(facts: Facts) -> Level:
         return Level(3, "who reuses what, memory, and the cause of every miss", "")
     if not memory:
         sees = "hit ratio by route, template and tenant, first-token time of hits and misses"
-        return Level(1, sees, _to_memory(facts.engines))
+        return Level(1, sees, _to_memory(facts.engines, behind_prometheus))
     return Level(
         2, "who reuses what, and the memory behind it",
         "have hash chains: put the tap before the engine (prefixscope tap --help)",
@@ -182,8 +199,8 @@ def _to_rows(logs: tuple[LogFacts, ...]) -> str:
     )
 
 
-def _to_memory(engines: tuple[TargetFacts, ...]) -> str:
-    if not engines:
+def _to_memory(engines: tuple[TargetFacts, ...], behind_prometheus: bool) -> str:
+    if not engines and not behind_prometheus:
         return "scrape the engines too: prefixscope init http://HOST:PORT"
     if any(target.engine == "sglang" for target in engines):
         return "update SGLang to 0.5.11 or later: its page then tells cached and free memory"

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -13,8 +14,9 @@ from exporter.sources.discovery import (
     Target,
     TargetSettings,
 )
+from exporter.sources.prometheus_settings import PrometheusSourceSettings
 from prefixscope.init.found import Found, FoundPrometheus, FoundTarget, Remark
-from prefixscope.recognise import LIMITS, Kind, Seen, prometheus_jobs, recognise
+from prefixscope.recognise import LIMITS, Kind, Seen, engines_behind, recognise
 
 # Where engines, gateways and Prometheus usually listen.
 USUAL = (
@@ -104,17 +106,18 @@ def target_name(url: str, engine: str) -> str:
 
 def _prometheus(seen: Seen) -> FoundPrometheus | Remark:
     try:
-        jobs = prometheus_jobs(seen.url)
+        behind = engines_behind(PrometheusSourceSettings(url=seen.url))
+        jobs = dict(sorted(Counter(target.labels.get("job", "") for target in behind).items()))
         if not jobs:
             return Remark(
                 seen.url, f"{seen.title} without series of any engine or gateway known here",
                 "let it scrape the engines, or name their metric pages",
             )  # fmt: skip
-        settings = PrometheusDiscovery(url=seen.url, jobs=list(jobs))
-        discovery = Discovery(TargetSettings(prometheus=[settings]), LIMITS)
-        targets = discovery.refresh()
     except PrefixscopeError as error:
         return Remark(seen.url, f"{seen.title}, which answers no query: {error}")
+    listed = PrometheusDiscovery(url=seen.url, jobs=[job for job in jobs if job])
+    # Mimir and its like list no targets: then there is none to try.
+    targets = Discovery(TargetSettings(prometheus=[listed]), LIMITS).refresh()
     answered, tried = _answering(targets)
     return FoundPrometheus(seen.url, seen.title, jobs, tried, answered)
 

@@ -76,33 +76,30 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 
 def _scrape(targets: list[FoundTarget], servers: list[FoundPrometheus]) -> Iterator[str]:
-    """Metric pages. A Prometheus whose pages nobody here can read stays a comment."""
+    """Metric pages. Of a Prometheus whose pages cannot be read here its own samples are read."""
+    near = [server for server in servers if server.answered]
+    far = [server for server in servers if not server.answered]
     yield "# Metric pages: of engines, and of the routers, stores and gateways beside them."
-    usable = [server for server in servers if server.answered]
-    if targets or usable:
-        yield "scrape:"
-        yield "  targets:"
-    else:
+    if not targets and not servers:
         yield "# scrape:"
         yield "#   targets:"
-        if not servers:
-            yield "#     static: [HOST:8000]"
+        yield "#     static: [HOST:8000]"
+    else:
+        yield "scrape:"
+    if targets or near:
+        yield "  targets:"
     if targets:
         yield "    static:"
         for target in targets:
             yield from _target(target)
-    if usable:
+    if near:
         yield "    # The targets a Prometheus scrapes; prefixscope reads their pages itself."
         yield "    prometheus:"
-        yield from (line for server in usable for line in _prometheus(server, "    "))
-    for server in servers:
-        if not server.answered:
-            yield (
-                f"#     None of {server.tried} pages it lists answered here: run the exporter "
-                "where they can be reached, then uncomment."
-            )
-            yield "#     prometheus:"
-            yield from _prometheus(server, "#     ")
+        yield from (line for server in near for line in _prometheus(server, "      "))
+    if far:
+        yield "  # None of the pages it lists answered here, so what it scraped is read from it."
+        yield "  prometheus_source:"
+        yield from (line for server in far for line in _prometheus(server, "    "))
     yield ""
 
 
@@ -116,10 +113,15 @@ def _target(target: FoundTarget) -> Iterator[str]:
 
 
 def _prometheus(server: FoundPrometheus, margin: str) -> Iterator[str]:
-    counts = ", ".join(f"{count} of {job}" for job, count in server.jobs.items())
-    yield from _comment(f"{server.title}: targets {counts}", f"{margin}  ")
-    yield f"{margin}  - url: {scalar(server.url)}"
-    yield f"{margin}    jobs: [{', '.join(scalar(job) for job in server.jobs)}]"
+    counts = ", ".join(f"{count} of job {job or '(none)'}" for job, count in server.jobs.items())
+    yield from _comment(f"{server.title}: engines {counts}", margin)
+    yield from _comment(
+        f"Its past too: prefixscope backfill --prometheus {server.url} --since 30d", margin
+    )
+    yield f"{margin}- url: {scalar(server.url)}"
+    jobs = [scalar(job) for job in server.jobs if job]
+    if len(jobs) == len(server.jobs):
+        yield f"{margin}  jobs: [{', '.join(jobs)}]"
 
 
 def _logs(logs: list[FoundLog]) -> Iterator[str]:

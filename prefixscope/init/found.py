@@ -19,8 +19,8 @@ class FoundTarget:
 class FoundPrometheus:
     """A Prometheus and its jobs that have series we read, with how many targets each has.
 
-    `answered` of `tried` of their pages could be read from here; none at all: the config has it
-    as a comment only.
+    `answered` of `tried` of their pages could be read from here; none at all: then what the
+    Prometheus scraped is read from it.
     """
 
     url: str

@@ -255,7 +255,17 @@ def test_wiring() -> None:
     assert found(Facts(list_errors={"file_sd x": "no such file"})) == {"lists": FAULT}
 
 
+def test_a_prometheus_in_place_of_pages() -> None:
+    assert found(Facts(sources={"http://p": 2})) == {}
+    assert found(Facts(sources={"http://p": 0})) == {"prometheus": FAULT}
+    said = only(Facts(sources={"http://p": "connection refused"}), "prometheus")
+    assert (said.where, said.says) == ("http://p", "connection refused")
+
+
 LEVELS = {
+    "a Prometheus": (Facts(sources={"http://p": 2}), 0, "row per request"),
+    "a Prometheus and rows": (Facts(logs=(log(),), sources={"p": 2}), 1, "does not read yet"),
+    "a silent Prometheus": (Facts(sources={"http://p": "refused"}), None, "prefixscope init"),
     "nothing": (Facts(), None, "prefixscope init"),
     "unreachable": (Facts((target(error="refused"),)), None, "make the metric page of v answer"),
     "engine": (Facts((target(),)), 0, "row per request"),

@@ -254,6 +254,26 @@ def test_lists_that_cannot_be_read(cli: RunCli, tmp_path: Path) -> None:
     assert "no.json" in found["lists fault"]["says"]
 
 
+def test_a_prometheus_in_place_of_pages(cli: RunCli, tmp_path: Path) -> None:
+    series = {"__name__": "vllm:prompt_tokens_total", "job": "vllm", "instance": "a:1"}
+    answers = {
+        "/api/v1/label/__name__/values": json_answer(
+            {"status": "success", "data": ["up", "vllm:prompt_tokens_total"]}
+        ),
+        "POST /api/v1/series": json_answer({"status": "success", "data": [series]}),
+        "/api/v1/targets": Answer(status=404),
+    }
+    with answering(answers) as server:
+        scrape = {"prometheus_source": [{"url": server.url, "bearer_token": CANARY}]}
+        status, found = check(cli, "--config", config(tmp_path, scrape=scrape))
+        assert status == 0
+        assert found["prometheus ok"]["says"] == "it has lately scraped 1 engine"
+        server.answers["/api/v1/label/__name__/values"] = Answer(status=401)
+        status, found = check(cli, "--config", config(tmp_path, scrape=scrape))
+    assert status == 1
+    assert "refuses our credentials" in found["prometheus fault"]["says"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

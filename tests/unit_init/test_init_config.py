@@ -58,27 +58,27 @@ def test_same_names_are_kept_apart_and_same_places_named_once(tmp_path: Path) ->
     assert [one.source for one in settings.logs] == ["gateway", "gateway-2"]
 
 
-def test_a_prometheus_is_used_only_where_its_pages_can_be_read(tmp_path: Path) -> None:
+def test_pages_a_prometheus_lists_are_read_where_they_can_be(tmp_path: Path) -> None:
     near = FoundPrometheus("http://p:9090", "Prometheus 3.1", {"vllm": 4, "odd job": 1}, 5, 5)
-    (used,) = read(config([near], "c.yml", NOW), tmp_path).scrape.targets.prometheus
+    text = config([near], "c.yml", NOW)
+    (used,) = read(text, tmp_path).scrape.targets.prometheus
     assert (used.url, used.jobs) == ("http://p:9090", ["vllm", "odd job"])
+    assert "prefixscope backfill --prometheus http://p:9090 --since 30d" in text
+
+
+def test_else_its_own_samples_are_read(tmp_path: Path) -> None:
     far = FoundPrometheus("http://q:9090", "Prometheus", {"vllm": 4}, 4, 0)
-    text = config([target(), near, far], "c.yml", NOW)
-    assert [p.url for p in read(text, tmp_path).scrape.targets.prometheus] == ["http://p:9090"]
-    assert "None of 4 pages it lists answered here" in text
+    nameless = FoundPrometheus("http://m/prometheus", "Prometheus", {"": 1, "a": 1}, 0, 0)
+    near = FoundPrometheus("http://p:9090", "Prometheus", {"vllm": 1}, 1, 1)
+    scrape = read(config([target(), near, far, nameless], "c.yml", NOW), tmp_path).scrape
+    assert [(one.url, one.jobs) for one in scrape.prometheus_source] == [
+        ("http://q:9090", ["vllm"]), ("http://m/prometheus", []),
+    ]  # fmt: skip
+    assert [one.url for one in scrape.targets.prometheus] == ["http://p:9090"]
+    assert len(scrape.targets.static) == 1
     alone = read(config([far], "c.yml", NOW), tmp_path)
-    assert not alone.has_sources
-    uncommented = re.sub(
-        r"^# (?=(scrape:|  ))", "", config([far], "c.yml", NOW), flags=re.MULTILINE
-    )
-    switched_on = "\n".join(
-        line for line in uncommented.splitlines() if "None of" not in line and "#   " not in line
-    )
-    # Everything between scrape: and the logs.
-    part = switched_on[switched_on.index("scrape:") : switched_on.index("# Request logs")]
-    assert yaml.safe_load(part)["scrape"]["targets"]["prometheus"] == [
-        {"url": "http://q:9090", "jobs": ["vllm"]}
-    ]
+    assert alone.has_sources
+    assert alone.scrape.targets.prometheus == []
 
 
 def test_suggested_rules_are_comments_that_work_when_switched_on(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_text_from_elsewhere_stays_in_its_comment_and_its_quotes(tmp_path: Path)
     settings = read(config(found, "c.yml", NOW), tmp_path)
     assert [t.name for t in settings.scrape.targets.static] == [HOSTILE]
     assert [(one.source, one.path) for one in settings.logs] == [(HOSTILE, f"/var/{HOSTILE}")]
-    assert settings.scrape.targets.prometheus == []
+    assert [one.jobs for one in settings.scrape.prometheus_source] == [[HOSTILE]]
     assert settings.names == {}
 
 

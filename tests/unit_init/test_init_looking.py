@@ -73,24 +73,32 @@ def test_a_metric_page() -> None:
     assert (found.title.split()[0], found.models) == ("vLLM", ("m",))
 
 
-def prometheus(pages: str, result: object) -> dict[str, Answer]:
-    """One with two targets of the job vllm and one of another."""
+def prometheus(pages: str, *instances: str) -> dict[str, Answer]:
+    """One that has scraped engines of the job vllm at these instances, and another job."""
     targets = [
         {"scrapeUrl": f"{pages}/metrics", "labels": {"job": "vllm"}},
         {"scrapeUrl": f"http://127.0.0.1:{free_port()}/metrics", "labels": {"job": "vllm"}},
         {"scrapeUrl": f"{pages}/nodes", "labels": {"job": "node"}},
     ]
+    names = ["up", "node_load1", *(["vllm:prompt_tokens_total"] if instances else [])]
+    series = [{"__name__": "vllm:prompt_tokens_total", "job": "vllm", "instance": instance}
+              for instance in instances]  # fmt: skip
+
+    def data(value: object) -> Answer:
+        return Answer(json.dumps({"status": "success", "data": value}))
+
     return {
-        "/api/v1/query": Answer(json.dumps({"status": "success", "data": {"result": result}})),
-        "/api/v1/targets": Answer(json.dumps({"data": {"activeTargets": targets}})),
+        "/api/v1/query": data({"resultType": "vector", "result": []}),
+        "/api/v1/label/__name__/values": data(names),
+        "POST /api/v1/series": data(series),
+        "/api/v1/targets": data({"activeTargets": targets}),
     }
 
 
 def test_a_prometheus_with_the_jobs_that_matter() -> None:
-    series = [{"metric": {"job": "vllm", "instance": i}, "value": [0, "9"]} for i in ("a", "b")]
     with (
         answering({"/metrics": page(VLLM_PAGE)}) as engine,
-        answering(prometheus(engine.url, series)) as server,
+        answering(prometheus(engine.url, "a:1", "b:1")) as server,
     ):
         found = one(list(look_at_address(server.url)))
     assert isinstance(found, FoundPrometheus)
@@ -99,7 +107,7 @@ def test_a_prometheus_with_the_jobs_that_matter() -> None:
 
 
 def test_a_prometheus_without_engines_is_no_part_of_a_config() -> None:
-    with answering(prometheus("http://h", [])) as server:
+    with answering(prometheus("http://h")) as server:
         found = one(list(look_at_address(server.url)))
     assert isinstance(found, Remark)
     assert "without series of any engine" in found.what
