@@ -89,7 +89,7 @@ class _StrictLoader(yaml.SafeLoader):
         """A node's value; the library lets errors of Python out, as of the date 2001-99-99."""
         try:
             value: object = super().construct_object(node, deep)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise yaml.MarkedYAMLError(
                 problem="cannot be read as the kind of value it looks like: put it in quotes",
                 problem_mark=node.start_mark,

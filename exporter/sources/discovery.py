@@ -323,7 +323,7 @@ def _json_or_yaml(text: str, place: str) -> object:
         parsed: object = yaml.safe_load(text)
     except RecursionError as error:
         raise DiscoveryFailed(f"{place}: nested beyond reason") from error
-    except (yaml.YAMLError, ValueError, TypeError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         # What looks like a date or a number and is none reaches us as an error of Python.
         raise DiscoveryFailed(f"{place}: neither JSON nor YAML: {str(error)[:200]}") from error
     return parsed

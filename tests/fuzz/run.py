@@ -11,6 +11,7 @@ the smallest input that shows it, and ends with 1 if there is any.
 
 import argparse
 import heapq
+import itertools
 import logging
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from pathlib import Path
 from random import Random
 
 from exporter.sources.formats import FORMATS
+from exporter.sources.formats.mapping import LogFormat
 from exporter.store.store import Store
 from tests.fuzz import rows, stored_pages
 from tests.fuzz.damage import damaged
@@ -29,11 +31,12 @@ from tests.fuzz.parsers import Parser, parsers
 from tests.log_path import SMALL
 
 ROOT = str(Path(__file__).parents[2])
-ROWS_PER_BATCH = 250
+ROWS_PER_BATCH = 500
 PAGES_PER_BATCH = 20
 _SLOWEST_KEPT = 5
 _SHRINK_TRIES = 300
-_WAYS = ("auto", "", "")
+# Each is a whole input and starts statements of its own; their readers get thousands before.
+_DOCUMENTS = 40
 
 
 @dataclass
@@ -144,27 +147,23 @@ def shrunk(parser: Parser, data: bytes, fault: str) -> bytes:
     return data
 
 
-def run_rows(store: Store, folder: Path, count: int, seed: str, only: str) -> Iterator[Result]:
-    """Rows of every format in batches; a document is a batch by itself."""
-    chosen = [known for known in FORMATS if only in known.name]
-    for known in chosen:
-        chance, result = Random(f"{known.name} {seed}"), Result(f"rows {known.name}")
-        turn = 0
-        while result.inputs < count:
-            data = rows.batch(known, ROWS_PER_BATCH, chance)
-            taken = 1 if known.documents else ROWS_PER_BATCH
-            way = _WAYS[turn % 3] or known.name
-            source, origin = f"{known.name}-{turn % 4}", ("file", "http")[turn % 2]
-            try:
-                seconds = rows.check(store, data, way, source, origin)
-                result.times.append((seconds / taken, len(data) // taken))
-            except Exception as error:  # noqa: BLE001  # that is what is looked for
-                fault = fault_of(error)
-                if fault not in result.faults:
-                    result.faults[fault] = rows.smallest(data, known, folder)
-            result.inputs += taken
-            turn += 1
-        yield result
+def run_rows(store: Store, folder: Path, known: LogFormat, count: int, seed: str) -> Result:
+    """Rows of a format in batches, by name and by `auto`; a document is a batch by itself."""
+    chance, result = Random(f"{known.name} {seed}"), Result(f"rows {known.name}")
+    ways = itertools.cycle((("auto", "http"), (known.name, "file"), (known.name, "http")))
+    for turn, (way, origin) in enumerate(ways):
+        if result.inputs >= count:
+            break
+        data = rows.batch(known, ROWS_PER_BATCH, chance)
+        taken = 1 if known.documents else ROWS_PER_BATCH
+        try:
+            seconds = rows.check(store, data, way, f"{known.name}-{turn % 4}", origin)
+            result.times.append((seconds / taken, len(data) // taken))
+        except Exception as error:  # noqa: BLE001  # that is what is looked for
+            if (fault := fault_of(error)) not in result.faults:
+                result.faults[fault] = rows.smallest(data, known, folder)
+        result.inputs += taken
+    return result
 
 
 def run_pages(store: Store, folder: Path, count: int, seed: str) -> Result:
@@ -211,31 +210,41 @@ def check_store(store: Store, folder: Path) -> dict[str, bytes]:
     return found
 
 
-def run(inputs: int, seed: str, only: str = "", per_document: int = 40) -> list[Result]:
-    """Everything; prints a row of the table as each kind ends."""
+def run_parsers(folder: Path, inputs: int, seed: str, only: str) -> Iterator[Result]:
+    """Every parser, each with its share of the inputs."""
+    chosen = [parser for parser in parsers(folder) if only in parser.name]
+    shares = sum(parser.share for parser in chosen)
+    for parser in chosen:
+        result = run_parser(parser, inputs * parser.share // shares, seed)
+        print(result.line(read_again(parser)), flush=True)
+        yield result
+
+
+def run_store(folder: Path, inputs: int, seed: str, only: str) -> Iterator[Result]:
+    """Rows of every format and pages of every program into one store."""
+    store = Store.open(folder / "store", SMALL)
+    chosen = [known for known in FORMATS if only in f"rows {known.name}"]
+    lines = sum(not known.documents for known in chosen)
+    for known in chosen:
+        count = _DOCUMENTS if known.documents else inputs // lines
+        result = run_rows(store, folder / "tries", known, count, seed)
+        print(batch_line(result), flush=True)
+        yield result
+    if only in "pages into the store":
+        result = run_pages(store, folder / "pages", inputs // 100, seed)
+        print(batch_line(result), flush=True)
+        yield result
+    yield Result("the store as a whole", faults=check_store(store, folder / "store"))
+
+
+def run(inputs: int, seed: str, only: str, half: str) -> list[Result]:
+    """Both halves, or one; prints a row of the table as each kind ends."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        chosen = [parser for parser in parsers(folder) if only in parser.name]
-        shares = sum(parser.share for parser in chosen)
-        for parser in chosen:
-            count = inputs // 2 * parser.share // shares
-            results.append(run_parser(parser, count, seed))
-            print(results[-1].line(read_again(parser)), flush=True)
-        store = Store.open(folder / "store", SMALL)
-        lines = sum(only in known.name for known in FORMATS if not known.documents)
-        per_format = max(ROWS_PER_BATCH, inputs // 2 // max(1, lines))
-        ways = ((known, per_document if known.documents else per_format) for known in FORMATS)
-        for known, count in ways:
-            if only in known.name:
-                for result in run_rows(store, folder / "tries", count, seed, known.name):
-                    results.append(result)
-                    print(batch_line(result), flush=True)
-        if only in "pages into the store":
-            results.append(run_pages(store, folder / "pages", max(20, inputs // 200), seed))
-            print(batch_line(results[-1]), flush=True)
-        whole = Result("the store as a whole", faults=check_store(store, folder / "store"))
-        results.append(whole)
+        if half in ("both", "parsers"):
+            results += run_parsers(Path(name), inputs // 2, seed, only)
+        if half in ("both", "store"):
+            results += run_store(Path(name), inputs // 2, seed, only)
     return results
 
 
@@ -244,11 +253,12 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=200_000)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", default="", help="kinds and formats with this in their name")
+    parser.add_argument("--half", choices=("both", "parsers", "store"), default="both")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     print(HEADING)
     started = time.monotonic()
-    results = run(given.inputs, given.seed, given.only)
+    results = run(given.inputs, given.seed, given.only, given.half)
     faults = [(r.name, fault, data) for r in results for fault, data in r.faults.items()]
     inputs = sum(result.inputs for result in results)
     print(f"{inputs:,} inputs in {time.monotonic() - started:.0f} s, {len(faults)} faults")
