@@ -56,7 +56,7 @@ def config(found: Sequence[Found], file: str, now: datetime) -> str:
         _TAIL,
         *_remarks([f for f in found if isinstance(f, Remark)]),
     ]
-    return "\n".join(lines).rstrip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
 def _once_each(found: list[_Named], place: Callable[[_Named], str]) -> list[_Named]:
