@@ -17,6 +17,8 @@ from typing_extensions import Buffer
 from exporter.errors import PrefixscopeError
 from exporter.sources.intake import IngestSummary, Intake, open_input
 from exporter.sources.names import Names
+from exporter.sources.objects import Prefix
+from exporter.sources.objects_intake import ObjectReader
 from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages
 from prefixscope.client import Exporter, OpenStore
 
@@ -46,7 +48,7 @@ class Loaded:
 
 
 def load(
-    paths: Sequence[Path],
+    paths: Sequence[Path | str],
     target: Exporter | OpenStore,
     *,
     source: str,
@@ -56,6 +58,7 @@ def load(
 ) -> Loaded:
     """Load every input; one that fails does not keep the others from being loaded.
 
+    A path that is text is a prefix of an object store, of which what is new is loaded.
     `advance` is told of the bytes read since the last call. `names` are rules for a store that
     is open here; an exporter has its own.
     """
@@ -67,7 +70,11 @@ def load(
     loaded = Loaded()
     for path in paths:
         try:
-            if path != STDIN and holds_pages(path):
+            if isinstance(path, str):
+                loaded.logs[path] = _load_objects(
+                    path, target, source, log_format, names, advance, loaded.failed
+                )
+            elif path != STDIN and holds_pages(path):
                 loaded.pages[str(path)] = _load_pages(path, target)
             else:
                 with open_file(path) as file:
@@ -149,6 +156,30 @@ def _load_log(
             name=name,
         )
     return _send_log(name, file, target, source, log_format)
+
+
+def _load_objects(
+    path: str,
+    target: Exporter | OpenStore,
+    source: str,
+    log_format: str,
+    names: Names | None,
+    advance: Advance,
+    failed: list[str],
+) -> IngestSummary:
+    """Take what is new in a prefix; only whoever holds the store knows what that is."""
+    prefix = Prefix.of(path)
+    if isinstance(target, Exporter):
+        raise PrefixscopeError(
+            f"{prefix}: which objects were read is kept in the store, so an exporter reads them "
+            f"itself: put the prefix under logs in the settings of {target.url}; or stop it, or "
+            "name another store with --store"
+        )
+    rules = names.get(source) if names else None
+    reader = ObjectReader(target.store, path, source=source, format=log_format, names=rules)
+    summary = reader.run(advance)
+    failed += reader.problems.messages()
+    return summary
 
 
 def _send_log(

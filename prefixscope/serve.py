@@ -20,10 +20,13 @@ from exporter.prices import ModelPrices
 from exporter.server import Services, build_app
 from exporter.server_settings import split_address
 from exporter.sources.intake import Intake
+from exporter.sources.names import SourceNames
+from exporter.sources.objects import is_object_path
+from exporter.sources.objects_follow import ObjectFollower
 from exporter.sources.prometheus_history import History
 from exporter.sources.prometheus_live import PrometheusSource
 from exporter.sources.scrape import Scraper
-from exporter.sources.tail import Tailer
+from exporter.sources.tail import LogSettings, Tailer
 from exporter.store.counters import Snapshot
 from exporter.store.store import Store
 from prefixscope import __version__
@@ -98,7 +101,7 @@ def running(settings: Settings) -> Iterator[Running]:
 
         scraper = Scraper(store, settings.scrape, totals.add, keep_only)
         names = settings.names
-        tailers = [Tailer(store, log, names=names.get(log.source)) for log in settings.logs]
+        tailers = [_follower(store, log, names.get(log.source)) for log in settings.logs]
         prices = ModelPrices(store, settings.prices)
         workers: list[Worker] = [Housekeeping(store, prices), scraper, *sources, *tailers]
         for worker in workers:
@@ -111,6 +114,13 @@ def running(settings: Settings) -> Iterator[Running]:
         write_owner(store.directory, url)
         stack.callback(remove_owner, store.directory)
         yield Running(url, server_stopped)
+
+
+def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Worker:
+    """What follows an entry under `logs`: files, or a prefix of an object store."""
+    if is_object_path(log.path):
+        return ObjectFollower(store, log, names)
+    return Tailer(store, log, names=names)
 
 
 def _services(

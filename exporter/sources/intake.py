@@ -29,7 +29,8 @@ _SAMPLE_BYTES = 1 << 18
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+# What reading damaged packed data raises.
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Intake:
             if origin == "file" and is_laid_out(head, format):
                 laid_out = LaidOut(stream)
                 head, stream = self._look_ahead(laid_out.stream)
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise PrefixscopeError(
                 f"{name}: the compressed data is damaged or ends early ({error})"
             ) from error
@@ -154,9 +155,9 @@ class Intake:
 
     def _look_ahead(self, stream: BinaryIO) -> tuple[bytes, BinaryIO]:
         """The first rows, as far as they are needed to tell the format."""
-        head, stream = _peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
+        head, stream = peek(stream, min(_SAMPLE_BYTES, self._line_limit_bytes))
         if b"\n" not in head:  # a first row that long still tells the format
-            head, stream = _peek(stream, self._line_limit_bytes)
+            head, stream = peek(stream, self._line_limit_bytes)
         return head, stream
 
 
@@ -182,7 +183,7 @@ class _Batches:
         for _ in range(count) if count else itertools.count():
             try:
                 batch = next(self._batches, None)
-            except _DAMAGED as error:
+            except DAMAGED as error:
                 self.damage, batch = error, None
             if batch is None:
                 self.ended = True
@@ -227,7 +228,7 @@ class _Rejoined(io.RawIOBase):
         return len(data)
 
 
-def _peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
+def peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
     """The first bytes, and a stream that still has them."""
     head = stream.read(size)
     # gzip calls itself seekable whatever lies under it, and going back is unpacking again.
@@ -239,7 +240,7 @@ def _peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
 
 def open_input(raw: BinaryIO) -> BinaryIO:
     """Undoes gzip or zstd, told by the first bytes; anything else is read as it is."""
-    head, stream = _peek(raw, len(_ZSTD_MAGIC))
+    head, stream = peek(raw, len(_ZSTD_MAGIC))
     if head.startswith(_GZIP_MAGIC):
         return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
     if head.startswith(_ZSTD_MAGIC):

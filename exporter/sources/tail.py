@@ -22,6 +22,7 @@ from exporter.sources.followed import FileId, Followed, Look
 from exporter.sources.formats import format_named
 from exporter.sources.formats.compile import DEFAULTS
 from exporter.sources.names import SourceNames
+from exporter.sources.objects import ObjectSettings, Prefix, is_object_path
 from exporter.store import offsets
 from exporter.store.store import Store
 
@@ -40,7 +41,10 @@ class LogSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     source: str = Field(min_length=1, description="name of the stream; rows are known by it")
-    path: str = Field(min_length=1, description="file, or pattern such as /var/log/llm/*.jsonl")
+    path: str = Field(
+        min_length=1,
+        description="file, pattern such as /var/log/llm/*.jsonl, or prefix such as s3://bucket/logs/",
+    )
     format: str = Field("auto", description="log format; auto = told by the first lines")
     begin: Literal["start", "end"] = Field(
         "start", description="where to begin in files that exist at the very first start"
@@ -48,6 +52,19 @@ class LogSettings(BaseModel):
     defaults: dict[str, str | int] = Field(
         default_factory=dict, description="values of fields that the rows do not have"
     )
+    objects: ObjectSettings = Field(
+        default_factory=ObjectSettings, description="how a prefix of an object store is read"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _usable_path(cls, path: str) -> str:
+        if is_object_path(path):
+            try:
+                Prefix.of(path)
+            except PrefixscopeError as error:
+                raise ValueError(str(error)) from error
+        return path
 
     @field_validator("format")
     @classmethod
@@ -139,7 +156,7 @@ class Tailer:
                 self.poll_once()
                 self._say(self._store.path, None)
             except duckdb.Error as error:
-                self._say(self._store.path, _refused(error))
+                self._say(self._store.path, refused(error))
             self._stopped.wait(self._poll_seconds)
 
     # ---------------------------------------------------------------- one look at all files
@@ -220,7 +237,7 @@ class Tailer:
         except OSError as error:
             return f"cannot be read: {error.strerror}", True
         except duckdb.Error as error:
-            return _refused(error), True
+            return refused(error), True
         except PrefixscopeError as error:
             return str(error), False
         return None, False
@@ -279,7 +296,7 @@ class Tailer:
             self._errors[place] = problem
 
 
-def _refused(error: duckdb.Error) -> str:
+def refused(error: duckdb.Error) -> str:
     """Why the store did not take rows. The transaction is undone, so the next poll tries again.
 
     A message about data may quote a line, and lines may hold prompts: then only its kind is told.

@@ -6,7 +6,7 @@ transaction: a crash leaves some prefix of the input. Roll-ups and counters foll
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -64,10 +64,14 @@ class BatchResult:
 
 
 def append(
-    store: Store, lines: LineBatch, stream: Stream, arrived: datetime | None = None
+    store: Store,
+    lines: LineBatch,
+    stream: Stream,
+    arrived: datetime | None = None,
+    also: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
 ) -> BatchResult:
     """Maps, de-duplicates and stores a batch; returns after the commit."""
-    return append_many(store, iter([lines]), stream, arrived)
+    return append_many(store, iter([lines]), stream, arrived, also)
 
 
 def append_many(
@@ -75,11 +79,13 @@ def append_many(
     batches: Iterator[LineBatch],
     stream: Stream,
     arrived: datetime | None = None,
+    also: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
 ) -> BatchResult:
     """Stores batches as one, in one transaction: all of them, or as many as a transaction takes.
 
     For a large load that is far cheaper: rows enough to fill DuckDB's row groups reach the
-    file at once instead of through its log.
+    file at once instead of through its log. `also` writes what must be true of these rows
+    and of no others, in the same transaction.
     """
     first = next(batches, None)
     if first is None:
@@ -88,6 +94,8 @@ def append_many(
     with store.write() as cursor:
         steps = _Append(store, cursor, stream, _utc(arrived or datetime.now(UTC)))
         result, delta = steps.run(feed)
+        if also:
+            also(cursor)
     store.counters.apply(delta)
     store.added(steps.fresh.batch, result.accepted + result.corrected)
     return result

@@ -131,6 +131,16 @@ CREATE TABLE IF NOT EXISTS offsets (
     PRIMARY KEY (source, fingerprint)
 );
 
+-- Which objects of an object store have been read. `prefix`, `name` and `version` are keyed hashes;
+-- `modified` is the object store's time. Objects written before a prefix's `before` are done with.
+CREATE TABLE IF NOT EXISTS objects_read (
+    source VARCHAR NOT NULL, prefix BIGINT NOT NULL,
+    name BIGINT NOT NULL, version BIGINT NOT NULL, modified TIMESTAMP NOT NULL
+);
+CREATE TABLE IF NOT EXISTS object_marks (
+    source VARCHAR, prefix BIGINT, before TIMESTAMP NOT NULL, PRIMARY KEY (source, prefix)
+);
+
 -- What each batch brought; additive like the roll-ups.
 CREATE TABLE IF NOT EXISTS ingest_batches (
     hour TIMESTAMP NOT NULL, source VARCHAR NOT NULL, source_format VARCHAR NOT NULL,

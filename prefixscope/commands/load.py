@@ -14,6 +14,7 @@ from exporter.now import percent
 from exporter.sources.formats import FORMATS
 from exporter.sources.intake import IngestSummary
 from exporter.sources.names import Names
+from exporter.sources.objects import is_object_path
 from exporter.sources.pages import PagesSummary
 from prefixscope.client import Exporter, OpenStore, Place, connect
 from prefixscope.commands import options
@@ -23,11 +24,11 @@ from prefixscope.settings import load_settings
 
 def ingest(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Request logs (plain, gzip, zstd), - for standard input; metric pages as .prom "
-            "files, an index.jsonl or a folder of them.",
+            help="Request logs (plain, gzip, zstd), - for standard input, s3://, gs:// or az:// "
+            "prefixes; metric pages as .prom files, an index.jsonl or a folder of them.",
         ),
     ],
     log_format: Annotated[
@@ -61,7 +62,8 @@ def ingest(
             f"it has: {', '.join(rules) or 'none'}; choose one with --source"
         )
     place = options.place(url, store, token)
-    loaded = _load_with_bar(files, place, source, log_format, rules)
+    inputs = [text if is_object_path(text) else Path(text) for text in files]
+    loaded = _load_with_bar(inputs, place, source, log_format, rules)
     _print_summary(loaded)
     for message in loaded.failed:
         options.messages().print(Text.assemble(("error: ", "bold red"), message))
@@ -70,7 +72,7 @@ def ingest(
 
 
 def _load_with_bar(
-    files: list[Path], place: Place, source: str, log_format: str, names: Names | None
+    files: list[Path | str], place: Place, source: str, log_format: str, names: Names | None
 ) -> Loaded:
     """Load with a bar on standard error, which only a terminal shows."""
     with connect(place, create=True) as target:
@@ -109,11 +111,12 @@ def refuse_demo(target: Exporter | OpenStore) -> None:
         )
 
 
-def _total_bytes(files: list[Path]) -> int | None:
+def _total_bytes(files: list[Path | str]) -> int | None:
     """Bytes of all files; None where one cannot tell."""
-    if STDIN in files:
+    paths = [file for file in files if isinstance(file, Path)]
+    if STDIN in paths or len(paths) < len(files):
         return None
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return sum(file.stat().st_size for file in paths if file.is_file())
 
 
 def _print_summary(loaded: Loaded) -> None:
