@@ -8,7 +8,7 @@ a run that ends at any point is continued by the next one.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from exporter.records import ReplicaRole
@@ -140,7 +140,8 @@ def backfill(
     progress("", (until - since) * len(found))
     crowded = crowded_instances(found)
     for past in found:
-        plan = history.plan(asked_target(past, crowded, settings.role), since, until)
+        asked = asked_target(_apart(past, settings.every_seconds), crowded, settings.role)
+        plan = history.plan(asked, since, until)
         told = TargetHistory(
             target_name(past.labels), plan.target, plan.replica, past.also, plan.covered
         )
@@ -150,6 +151,13 @@ def backfill(
         for span in plan.spans:
             _Filling(api, history, settings, past, plan, span, told).run(progress)
     return summary
+
+
+def _apart(past: PastTarget, every_seconds: float) -> PastTarget:
+    """With pages as far apart as they are taken: what is left out is no gap."""
+    interval = past.interval_seconds
+    usual = None if interval is None else max(interval, every_seconds)
+    return replace(past, interval_seconds=usual)
 
 
 def asked_target(

@@ -110,6 +110,8 @@ class History:
 
     def plan(self, asked: AskedTarget, since: Moment, until: Moment) -> Plan:
         """The spans of [since, until] that neither our scraper nor an earlier run covered."""
+        # As exact as the store keeps them, so that a span is known again by where it begins.
+        since, until = round(since, 3), round(until, 3)
         cursor = self._store.cursor()
         target = self._naming.name(cursor, asked)
         labels = labels_key(asked.labels)
