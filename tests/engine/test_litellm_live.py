@@ -17,12 +17,12 @@ import yaml
 from tests.engine.calls import Answered, plan, send, unasked
 from tests.engine.live import MODEL, needs_engine, running_vllm
 from tests.engine.proxy import ALONE, Proxy, running_proxy
-from tests.running import PROGRAM, answer, free_port, running, wait_for
+from tests.running import PROGRAM, answer, free_port, get, running, wait_for
 
 pytestmark = needs_engine
 
-# The log is sent every 5 s; then the other side's rows are awaited (store.join_wait_seconds).
-LOG_SECONDS, COUNTED_SECONDS = 60, 90
+# Both sides send every 5 s; then the other side's rows are awaited (store.join_wait_seconds).
+LOG_SECONDS, COUNTED_SECONDS = 90, 120
 GATEWAY, SPANS = "litellm", "vllm"
 
 
@@ -96,7 +96,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             "both rows of every call", lambda: _arrived(exporter, len(answered)),
             LOG_SECONDS, process, log,
         )  # fmt: skip
-        yield Seen(exporter, answered)
+        seen = Seen(exporter, answered)
+        wait_for(
+            "counters", lambda: _of_tenants(seen, "prompt_tokens") >= seen.tokens()[0],
+            COUNTED_SECONDS, process, log,
+        )  # fmt: skip
+        yield seen
 
 
 def _is_ready(exporter: str) -> bool:
@@ -109,6 +114,17 @@ def _arrived(exporter: str, calls: int) -> bool:
     prompts = answer(exporter, "engine_hit_ratio")[0]["prompt_tokens"]
     logged = answer(exporter, "hit_ratio")[0]["prompt_tokens"]
     return rows[GATEWAY] >= calls <= rows[SPANS] and prompts == logged
+
+
+def _total(exporter: str, name: str, label: str = "") -> float:
+    lines = get(f"{exporter}/metrics").decode().splitlines()
+    own = [line for line in lines if line.startswith(f"prefixcache_{name}_total{{")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in own if label in line)
+
+
+def _of_tenants(seen: Seen, name: str) -> float:
+    """Of all tenants. A row of the engine that was counted before it was joined has none."""
+    return sum(_total(seen.exporter, name, f'tenant="{tenant}"') for tenant in seen.by_tenant())
 
 
 def test_calls_shared_prefixes_streamed_and_not(seen: Seen) -> None:
@@ -173,6 +189,7 @@ def test_the_proxys_own_page_agrees_with_the_client(seen: Seen) -> None:
     assert (row["asked"] + row["unreported"], row["hits"]) == seen.tokens()
     rows = answer(seen.exporter, "observed_hit_ratio?observer=gateway&by=tenant")
     found = {row["tenant"]: (row["asked"] + row["unreported"], row["hits"]) for row in rows}
+    found.pop("", None)  # intervals in which nobody called
     assert found == seen.by_tenant()
     missed = sum(a.prompt_tokens or 0 for a in seen.answered if not a.cached_tokens)
     assert row["unreported"] <= missed
@@ -186,6 +203,13 @@ def test_time_to_first_token_is_of_streams_only(seen: Seen) -> None:
         requests[row["ttft_point"]] += row["requests"]
     streamed = Counter(a.call.streams for a in seen.answered)
     assert requests == {"gateway": streamed[True], "engine_arrival": streamed[False]}
+
+
+def test_metrics_count_each_call_once(seen: Seen) -> None:
+    counted = [_of_tenants(seen, name) for name in ("prompt_tokens", "cached_tokens", "requests")]
+    assert counted == [*seen.tokens(), len(seen.answered)]
+    names = ("engine_prompt_tokens", "engine_cached_tokens")
+    assert tuple(_total(seen.exporter, name) for name in names) == seen.tokens()
 
 
 def test_nothing_was_set_aside(seen: Seen) -> None:
