@@ -10,7 +10,8 @@ class TargetFacts:
 
     Token counts are since the engine's start where the page was read directly, of the window
     where only the exporter was asked. `error` says why there is no page, `instead` what answers
-    there and `fix` how to get the page. `up_for_exporter` is what a running exporter says.
+    there and `fix` how to get the page. `up_for_exporter` is what a running exporter saw last, and
+    `exporter_says` its error.
     """
 
     name: str
@@ -19,6 +20,7 @@ class TargetFacts:
     instead: str | None = None
     fix: str | None = None
     up_for_exporter: bool | None = None
+    exporter_says: str | None = None
     engine: str | None = None
     title: str = ""
     version: str | None = None

@@ -13,7 +13,7 @@ from exporter.sources.engines.page import EnginePage, GroupPage
 from exporter.sources.fetch import FetchLimits
 from prefixscope.doctor.facts import TargetFacts
 from prefixscope.doctor.probe import probe
-from prefixscope.recognise import LIMITS, Kind, Seen, recognise, settings_of
+from prefixscope.recognise import LIMITS, Kind, Seen, page_url, recognise, settings_of
 
 _AT_ONCE = 16
 
@@ -51,6 +51,10 @@ def _look(target: Target, how: Looking) -> TargetFacts:
             engine=before.engine if before.kind is Kind.ENGINE else None,
             settings=before.settings,
         )  # fmt: skip
+    if before.url != page_url(target.url):
+        return replace(
+            told, error=f"its page is not there but at {before.url}", fix=f"configure {before.url}"
+        )
     time.sleep(how.pause_seconds)
     after = recognise(before.url, how.limits, how.labels)
     if after.page is None:
@@ -141,7 +145,8 @@ def merged(looked: Sequence[TargetFacts], told: Sequence[TargetFacts]) -> Iterat
             yield facts
             continue
         yield replace(
-            facts, up_for_exporter=other.up_for_exporter, frozen=other.frozen,
+            facts, up_for_exporter=other.up_for_exporter, exporter_says=other.error,
+            frozen=other.frozen,
             replicas=other.replicas or facts.replicas, models=facts.models or other.models,
             tells_cached_memory=facts.tells_cached_memory or other.tells_cached_memory,
         )  # fmt: skip

@@ -31,6 +31,12 @@ def check_target(target: TargetFacts) -> Iterator[Finding]:
 
 
 def _reachable(target: TargetFacts) -> Finding:
+    if target.has_page and target.up_for_exporter is False:
+        return Finding(
+            "target-reachable", Severity.FAULT, target.name,
+            f"it answers here, but not to the exporter: {target.exporter_says or 'no page'}",
+            "let the exporter reach it: names, routes and firewalls where the exporter runs",
+        )  # fmt: skip
     if target.has_page:
         return Finding("target-reachable", Severity.OK, target.name, _answers(target))
     error = target.error or "it has not been asked yet"

@@ -171,7 +171,7 @@ def level_of(facts: Facts) -> Level:
         sees = "hit ratio by model and replica, from the engines' own counters"
         return Level(0, sees, _to_rows(facts.logs))
     if chained:
-        return Level(3, "who reuses what, memory, and the cause of every miss", "")
+        return Level(3, "who reuses what, and the hash chains that tell why the rest missed", "")
     if not memory:
         sees = "hit ratio by route, template and tenant, first-token time of hits and misses"
         return Level(1, sees, _to_memory(facts.engines, behind_prometheus))

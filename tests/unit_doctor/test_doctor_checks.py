@@ -75,6 +75,8 @@ TARGETS = {
                       {"target-reachable": NOTE}),
     "reached by the exporter only": (target(error="timed out", up_for_exporter=True),
                                      {"target-reachable": NOTE}),
+    "reached from here only": (target(up_for_exporter=False, exporter_says="timed out"),
+                               {"target-reachable": FAULT}),
     "series missing": (target(missing=("vllm:x: start without --disable-log-stats",)),
                        {"metrics-missing": WARNING}),
     "odd page": (target(notices=("copies are left out",)), {"page-notice": NOTE}),

@@ -141,6 +141,16 @@ def test_an_sglang_says_itself_what_is_off(cli: RunCli) -> None:
     assert "--export-metrics-to-file" in found["prompts-leak warning"]["says"]
 
 
+def test_a_page_behind_a_slash_is_to_be_configured_so(cli: RunCli) -> None:
+    """The exporter follows no redirect, so doctor must not either."""
+    answers = PLACES["a LiteLLM behind its slash"][0]
+    with answering(answers) as server:
+        status, found = check(cli, "--target", server.address)
+        assert status == 1
+        assert found["target-reachable fault"]["fix"] == f"configure {server.url}/metrics/"
+        assert check(cli, "--target", f"{server.address}/metrics/")[0] == 0
+
+
 @pytest.mark.parametrize(("ahead", "said"), [(0, None), (120, "ahead of"), (-120, "behind")])
 def test_clocks(cli: RunCli, ahead: float, said: str | None) -> None:
     date = formatdate(time.time() + ahead, usegmt=True)
