@@ -22,7 +22,8 @@ _QUESTION = b'"stream_options":{"include_usage":true},'
 def asking_body(kind: str, body: bytes) -> bytes | None:
     """The request with the question for usage added; None where it is not to be touched:
     no stream, asked already, not an API that has the option, or nothing readable."""
-    if kind not in (CHAT, COMPLETIONS):
+    # Most requests that are no streams need no parsing; nor does UTF-16, which nobody sends.
+    if kind not in (CHAT, COMPLETIONS) or b'"stream"' not in body or b"\0" in body[:4]:
         return None
     request = parsed_object(body)
     if request.get("stream") is not True:

@@ -37,13 +37,17 @@ class Exchange:
 
     def status(self) -> str:
         """ok, error, cancelled or incomplete, as the client had to see it."""
-        if self.left or self.http_status == 499:
+        # Many clients close at the last event, without waiting for the end of the connection.
+        if (self.left and not self.answer.done) or self.http_status == 499:
             return "cancelled"
         if self.raised or self.answer.failed or (self.http_status or 500) >= 400:
             return "error"
-        if not self.answered or not self.answer.finished or self.answer.incomplete:
+        if self.answer.incomplete or not (self.answer.done or self._whole()):
             return "incomplete"
         return "ok"
+
+    def _whole(self) -> bool:
+        return self.answered and self.answer.finished
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class Answer:
     prompt_token_ids: list[int] | None = None
     first_token_at: float | None = None
     finished: bool = False
+    # The whole of it was sent; `finished` is true from the end of the first choice on.
+    done: bool = False
     failed: bool = False
     incomplete: bool = False
 
@@ -45,8 +47,8 @@ class Answer:
             self.timings.update(engine_seconds(part))
             self.failed |= bool(part.get("error")) or part.get("status") == "failed"
             self.incomplete |= part.get("status") == "incomplete"
-        if document.get("type") in _ENDS or any(map(_ended, _choices(document))):
-            self.finished = True
+        self.done |= document.get("type") in _ENDS
+        self.finished |= self.done or any(map(_ended, _choices(document)))
         self._learn_token_ids(document)
 
     def _learn_names(self, part: Mapping[str, Any]) -> None:

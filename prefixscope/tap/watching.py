@@ -132,7 +132,7 @@ class StreamWatch:
             return
         data = data_of(event)
         if data == b"[DONE]":
-            answer.finished = True
+            answer.finished = answer.done = True
             return
         document = parsed_object(data)
         answer.learn(document)

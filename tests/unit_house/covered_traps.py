@@ -95,6 +95,7 @@ TITLES = {
     84: "An identical repeat stops below its last token",
     85: "Engine settings belong to the expected hit",
     86: "Model, adapter and salt are part of a prefix",
+    87: "Media are part of a prefix",
     95: "Hash counts fit length and block size",
     96: "A trace's unit of time is explicit",
     97: "Block sizes that differ are refused",

@@ -144,6 +144,9 @@ class Script:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             if case == "breaks":
                 raise RuntimeError("the engine is broken")
+        if gone.done():
+            self.left.set()
+            return
         gone.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -159,6 +162,7 @@ class Script:
         for piece in pieces:
             yield piece
             await asyncio.sleep(request.get("pause", 0))
+        await asyncio.sleep(request.get("linger", 0))
         while case == "endless" and not self.left.is_set():
             yield chunk({"content": "more"})
             await asyncio.sleep(0.01)

@@ -38,7 +38,7 @@ def _leave_early(port: int, request: object) -> None:
     """Read the beginning of a stream and close the connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("POST", CHAT, json.dumps(request), {"Content-Type": "application/json"})
-    connection.getresponse().read(600)
+    connection.getresponse().read(300)
     connection.close()
 
 
@@ -47,7 +47,7 @@ def _leave_early(port: int, request: object) -> None:
 def test_t42_a_client_that_leaves_is_noticed_upstream_and_recorded(
     tmp_path: Path, proxied: bool, asking: bool
 ) -> None:
-    script = Script()
+    script = Script(lambda _: [chunk({"role": "assistant"}), chunk({"content": "a"})])
     with tapped(script, tmp_path, proxied, include_usage=asking) as (port, _):
         _leave_early(port, {**STREAM, "case": "endless", "pause": 0.01})
         assert script.left.wait(10), "the engine goes on for nobody"
@@ -55,6 +55,21 @@ def test_t42_a_client_that_leaves_is_noticed_upstream_and_recorded(
     assert row["status"] == "cancelled"
     assert row["ttft_seconds"] > 0
     assert not {"prompt_tokens", "cached_tokens", "output_tokens"} & set(row)
+
+
+def test_a_client_that_closes_at_the_last_event_has_had_it_all(tmp_path: Path) -> None:
+    script = Script()
+    with tapped(script, tmp_path) as (port, _):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("POST", CHAT, json.dumps({**ASKED, "linger": 0.3}))
+        for line in connection.getresponse():
+            if line.startswith(b"data: [DONE]"):
+                break
+        connection.close()
+        until(lambda: bool(rows_in(tmp_path)))
+    assert script.left.is_set()
+    (row,) = rows_in(tmp_path)
+    assert (row["status"], row["cached_tokens"]) == ("ok", 768)
 
 
 def test_a_client_that_leaves_before_its_request_is_whole(tmp_path: Path) -> None:
