@@ -200,7 +200,7 @@ def _beside_resets(series: Sequence[RawSeries]) -> set[int]:
 def _around_absence(times: Sequence[int], scrapes: Sequence[int]) -> set[int]:
     """The last time of a series before scrapes without it, and the first time after them."""
     needed: set[int] = set()
-    for earlier, later in zip(times, [*times[1:], None], strict=True):
+    for earlier, later in zip(times, (*times[1:], None), strict=False):
         following = bisect_left(scrapes, earlier) + 1
         if following < len(scrapes) and scrapes[following] != later:
             needed.add(earlier)
