@@ -103,7 +103,9 @@ def merge_stated(known: dict[str, Any], stated: object) -> None:
         return
     for name, value in stated.items():
         if isinstance(value, Mapping):
-            merge_stated(known.setdefault(name, {}), value)
+            if not isinstance(known.get(name), dict):
+                known[name] = {}
+            merge_stated(known[name], value)
         elif value is not None:
             known[name] = value
 

@@ -87,6 +87,7 @@ class Script:
     answer: Callable[[dict[str, Any]], bytes] = chat_answer
     seen: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     tokens: Callable[[dict[str, Any]], list[int] | None] = lambda request: None
 
@@ -107,6 +108,7 @@ class Script:
             await self._tokenize(request, send)
             return
         self.seen.append(request)
+        self.paths.append(scope["path"])
         self.headers.append({k.decode(): v.decode() for k, v in scope["headers"]})
         if request.get("case") == "gzip" and "gzip" not in self.headers[-1]["accept-encoding"]:
             request["case"] = ""
