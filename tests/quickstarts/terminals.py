@@ -78,6 +78,7 @@ class Terminals:
             capture_output=True, encoding="utf-8", check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
+        print(done.stdout)  # shown by pytest when something is amiss, or with -s
         self.output = " ".join(done.stdout.split())
 
     def see(self, typed: Block, expected: list[str]) -> None:

@@ -128,6 +128,8 @@ def test_vllm_with_the_tap(tmp_path: Path) -> None:
     with Terminals(tmp_path) as terminals:
         _with_vllm(terminals)
         _follow(terminals, "vllm", exact=False)
+        terminals.see(Block("sh", "prefixscope query hit_ratio --by template"), ["support"])
+        _hits(terminals)
 
 
 @pytest.mark.engine
