@@ -198,13 +198,10 @@ def _beside_resets(series: Sequence[RawSeries]) -> set[int]:
 
 
 def _around_absence(times: Sequence[int], scrapes: Sequence[int]) -> set[int]:
-    """The last time of a series before scrapes without it, and the first time after them."""
+    """The last scrapes with a series and the first ones without it."""
     needed: set[int] = set()
     for earlier, later in zip(times, (*times[1:], None), strict=False):
         following = bisect_left(scrapes, earlier) + 1
         if following < len(scrapes) and scrapes[following] != later:
-            needed.add(earlier)
-            needed.add(scrapes[following])
-            if later is not None:
-                needed.add(later)
+            needed.update((earlier, scrapes[following]))
     return needed
