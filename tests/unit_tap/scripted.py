@@ -253,8 +253,8 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 def until(ready: Callable[[], bool]) -> None:
     """Wait for what another thread does."""
-    for _ in range(400):
+    for _ in range(1200):
         if ready():
             return
         time.sleep(0.05)
-    raise AssertionError("it did not come to that within 20 s")
+    raise AssertionError("it did not come to that within a minute")
