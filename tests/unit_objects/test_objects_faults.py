@@ -4,14 +4,13 @@ import gzip
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import duckdb
 import pytest
 
 from exporter.sources import objects_fetch
 from exporter.sources.objects_intake import ObjectReader
-from exporter.store.bookmarks import Bookmark
+from exporter.store.bookmarks import Bookmark, Read
 from exporter.store.store import Store
 from tests.log_path import rejects
 from tests.unit_objects.conftest import PAGE_OBJECTS, SECRET, Bucket
@@ -142,7 +141,7 @@ def test_object_deleted_after_it_was_listed_is_no_problem(
     again = reader()
     listing = again._fetcher._store.call_s3
 
-    def list_then_delete(*arguments: Any, **options: Any) -> object:
+    def list_then_delete(*arguments: str, **options: str) -> object:
         answer = listing(*arguments, **options)
         bucket.delete("a")
         return answer
@@ -208,7 +207,7 @@ def test_rows_and_bookmark_are_one_transaction(
     bucket.put("a", packed(row(1), without_id(2)))
     keep = Bookmark.keep
 
-    def fail(self: Bookmark, cursor: duckdb.DuckDBPyConnection, read: Any) -> None:
+    def fail(self: Bookmark, cursor: duckdb.DuckDBPyConnection, read: list[Read]) -> None:
         keep(self, cursor, read)
         raise KeyboardInterrupt
 

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -123,4 +122,3 @@ def test_settings_have_bounds() -> None:
     for wrong in ({"concurrency": 0}, {"memory_bytes": 1}, {"overlap_seconds": 0}, {"key": "x"}):
         with pytest.raises(ValidationError):
             ObjectSettings.model_validate(wrong)
-    assert not Path("s3:").exists()
