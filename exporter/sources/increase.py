@@ -35,6 +35,8 @@ from exporter.sources.engines.page import EnginePage, GroupPage, HistogramReadin
 
 # Start times closer than this are the same start: clocks are corrected while a process runs.
 SAME_START_SECONDS = 1.0
+# The store keeps counts in 64 bits with a sign.
+_TOO_LARGE = 2**63
 # An interval this much longer than usual means that scrapes were missed in it.
 GAP_FACTOR = 2.5
 # Without a configured interval: how many of the last ones tell what is usual, and the
@@ -258,6 +260,7 @@ class _Step:
         if table.engine.settle is not None:
             table.engine.settle(fields, self.page.names)
         fields.pop(ASIDE, None)
+        fields = _within_range(fields)
         replica = group.replica or who.replica
         started = state.seen_unix
         if started is None and counted:
@@ -331,6 +334,17 @@ def _put(fields: Fields, measure: str, value: object) -> None:
     entries = fields.setdefault(name, {})
     if isinstance(entries, dict) and value is not None:
         entries[key] = value
+
+
+def _within_range(fields: Fields) -> Fields:
+    """Without numbers too large to be kept: sums and products of what no program counts."""
+    found: Fields = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            found[name] = {key: part for key, part in value.items() if part < _TOO_LARGE}
+        elif not isinstance(value, int | float) or value < _TOO_LARGE:
+            found[name] = value
+    return found
 
 
 def _in_unit(row: Row, amount: float, block_size: int) -> int | float | None:

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from exporter.access import Access
 from exporter.errors import PrefixscopeError
+from exporter.records import EngineSample
 from exporter.sources.discovery import (
     Discovery,
     FileDiscovery,
@@ -16,6 +17,8 @@ from exporter.sources.discovery import (
     StaticTarget,
     TargetSettings,
 )
+from exporter.sources.engines.page import read_page
+from exporter.sources.increase import TargetIdentity, TargetState, advance
 from exporter.sources.pages import read_pages
 from exporter.store.store import Store
 from prefixscope.settings import load_settings
@@ -148,3 +151,41 @@ def test_an_origin_that_is_no_address_is_another_site(origin: str, answer: int) 
     page = PlainTextResponse("page")
     client = TestClient(Access(page, None), base_url="http://localhost")
     assert client.get("/x", headers={"Origin": origin}).status_code == answer
+
+
+# ---------------------------------------------------------------------- metric pages
+
+
+def samples(*pages: str) -> list[EngineSample]:
+    """What the last of some pages, a minute apart, gives."""
+    state, found = TargetState(), []
+    for minute, text in enumerate(pages):
+        page = read_page(text.encode(), "text/plain")
+        found = advance(state, page, 1e9 + 60 * minute, TargetIdentity("t", "r"))
+    return found
+
+
+CONFIG = 'vllm:cache_config_info{{block_size="{}",num_gpu_blocks="1001"}} 1\n'
+
+
+@pytest.mark.parametrize(
+    ("usage", "running"), [("1e16", None), ("1.5", None), ("0.5", 8_000), ("0", 0)]
+)
+def test_a_share_above_a_whole_is_unknown(usage: str, running: int | None) -> None:
+    """It was multiplied with the capacity, and the store could not hold the product."""
+    (sample,) = samples(f"vllm:kv_cache_usage_perc {usage}\n" + CONFIG.format(16))
+    assert sample.kv_capacity_tokens == 16_000
+    assert sample.kv_running_tokens == running
+
+
+def test_a_product_the_store_cannot_hold_is_unknown() -> None:
+    info = 'vllm:cache_config_info{block_size="1000000",num_gpu_blocks="90000000000000000"} 1\n'
+    (sample,) = samples(info)
+    assert sample.kv_capacity_tokens is None
+    assert sample.block_size == 1_000_000
+
+
+def test_a_rank_of_five_thousand_digits_is_none() -> None:
+    series = 'sglang:num_running_reqs{model_name="m",tp_rank="0",pp_rank="%s"} 3\n'
+    (sample,) = samples(series % ("9" * 5000))
+    assert sample.running_requests == 3

@@ -211,4 +211,5 @@ def _preferred(configured: str | None, known: tuple[str, ...]) -> tuple[str, ...
 
 
 def _rank_number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
+    """The rank a label names; 0 for what is none, such as a number no cluster has ranks for."""
+    return int(text) if text is not None and len(text) < 10 and text.isdecimal() else 0

@@ -29,6 +29,8 @@ from exporter.sources.exposition import Exposition, NotAMetricsPage, PageSample,
 CLOCK_SKEW_SECONDS = 60.0
 # Block sizes are 32-bit in the store.
 LARGEST_BLOCK = 1e9
+# A share is at most 1, give or take how it was calculated.
+LARGEST_SHARE = 1.01
 _COUNTER_ENDS = ("_total", "_count", "_sum", "_bucket")
 
 
@@ -334,7 +336,7 @@ class _Reader:
         found = False
         for sample, part, picked in (one for n in row.exposed for one in self._series(row, n)):
             fact = _fact(row, sample) if picked else None
-            if fact is None or (row.measure == "block_size" and fact > LARGEST_BLOCK):
+            if fact is None or fact > _most(row):
                 continue
             converted = _convert(row, fact, part.facts.get("block_size"))
             if converted is not None:
@@ -370,6 +372,13 @@ def _fact(row: Row, sample: PageSample) -> Fact | None:
     except ValueError:
         return None
     return number if 0 < number < LARGEST else None
+
+
+def _most(row: Row) -> float:
+    """What no fact of the row is above; page values themselves are below LARGEST."""
+    if row.measure == "block_size":
+        return LARGEST_BLOCK
+    return LARGEST_SHARE if row.unit == "ratio" else LARGEST
 
 
 def _convert(row: Row, fact: Fact, block_size: Fact | None) -> Fact | None:
