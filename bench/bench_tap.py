@@ -114,6 +114,8 @@ def report(pairs: list[Pair]) -> None:
     for name, values in zip(("without", "with"), _all(pairs), strict=True):
         shown = ", ".join(f"{value * 1e3:.2f}" for value in statistics.quantiles(values, n=4))
         print(f"TTFT {name} the tap, {len(values)} requests: quartiles {shown} ms")
+    low = [statistics.quantiles(values, n=10)[0] for values in _all(pairs)]
+    print(f"ratio of the lowest tenths {low[1] / low[0]:.3f} (others on the machine only add time)")
     print(
         f"ratio of medians {ratio(pairs):.3f} (95 % of resamples {ratios[25]:.3f} to "
         f"{ratios[-26]:.3f}; bar 1.02)"
