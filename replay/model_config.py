@@ -57,6 +57,11 @@ _NOT_UNDERSTOOD = (
 )
 
 
+# Every layer is looked at, so their number is bounded: known models have some hundred.
+_MOST_LAYERS = 10_000
+_LARGEST = 2**63
+
+
 class UnknownGeometry(ValueError):
     """The config does not say what KV its model keeps; the message names the field."""
 
@@ -120,7 +125,8 @@ class ModelConfig:
 
     def _whole(self, name: str) -> int:
         value = self.values[name]
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not 0 <= value < _LARGEST:
             raise UnknownGeometry(f"{name}: expected a whole number, found {_shown(value)}")
         return value
 
@@ -141,6 +147,8 @@ class ModelConfig:
 def layer_kinds(model: ModelConfig) -> tuple[Kind, ...]:
     """What each layer keeps, first layer first; layers that share the KV of others keep nothing."""
     layers = model.needed(*LAYERS)
+    if layers > _MOST_LAYERS:
+        raise UnknownGeometry(f"{LAYERS[0]}: no model has {layers:,} layers")
     kinds = _own_kinds(model, layers)
     if len(kinds) != layers:
         raise UnknownGeometry(

@@ -23,6 +23,8 @@ from exporter.sources.pages import read_pages
 from exporter.store.store import Store
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings
+from replay.geometry import kv_geometry
+from replay.model_config import UnknownGeometry
 from tests.log_path import NOON, by_id, load, store
 
 __all__ = ["store"]
@@ -189,3 +191,21 @@ def test_a_rank_of_five_thousand_digits_is_none() -> None:
     series = 'sglang:num_running_reqs{model_name="m",tp_rank="0",pp_rank="%s"} 3\n'
     (sample,) = samples(series % ("9" * 5000))
     assert sample.running_requests == 3
+
+
+# --------------------------------------------------------------------- model configs
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (2**31, "num_hidden_layers: no model has 2,147,483,648 layers"),
+        (2**63, "num_hidden_layers: expected a whole number, found 9223372036854775808"),
+    ],
+)
+def test_more_layers_than_memory_are_refused(layers: int, message: str) -> None:
+    """A list of that length was made, and the process killed."""
+    llama = {"hidden_size": 4096, "num_attention_heads": 32, "torch_dtype": "bfloat16"}
+    with pytest.raises(UnknownGeometry) as caught:
+        kv_geometry({**llama, "num_hidden_layers": layers})
+    assert str(caught.value) == message
