@@ -125,8 +125,7 @@ class ModelConfig:
 
     def _whole(self, name: str) -> int:
         value = self.values[name]
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or not 0 <= value < _LARGEST:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
             raise UnknownGeometry(f"{name}: expected a whole number, found {_shown(value)}")
         return value
 
