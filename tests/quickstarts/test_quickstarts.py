@@ -10,6 +10,7 @@ import http.server
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,6 +96,16 @@ def test_hosted_api_against_a_stand_in(tmp_path: Path) -> None:
         # 2 of 3 prompts of 1,400 tokens read 1,024 from the cache: 2048 / 4200.
         assert "acme 48.76% 100.00% 4,200 2,048" in terminals.output
         assert "secret" not in (tmp_path / "responses.jsonl").read_text(encoding="utf-8")
+
+
+def test_llamacpp_stand_in_behind_the_tap(tmp_path: Path) -> None:
+    with Terminals(tmp_path) as terminals:
+        stand_in = ROOT / "tests" / "quickstarts" / "llama_stand_in.py"
+        terminals.program("llama-server", f'exec {sys.executable} {stand_in} "$@"')
+        _follow(terminals, "llamacpp", exact=False)
+        # 5 of 6 prompts of 200 tokens had 180 of them cached: 900 / 1200.
+        question = Block("sh", "prefixscope query hit_ratio --by tenant")
+        terminals.see(question, ["acme 75.00% 100.00% 1,200 900 300 6 83.33%"])
 
 
 def _with_vllm(terminals: Terminals) -> None:
