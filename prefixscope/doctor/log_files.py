@@ -8,6 +8,7 @@ import gzip
 import io
 import os
 import tempfile
+import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from exporter.sources import patterns
 from exporter.sources.followed import Look
 from exporter.sources.intake import Intake, choose_format, open_input
 from exporter.sources.names import Names
+from exporter.sources.objects import is_object_path
+from exporter.sources.objects_intake import ObjectReader
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from prefixscope.client import OpenStore
@@ -45,7 +48,10 @@ class Found:
 
 
 def find(settings: LogSettings) -> Found:
-    """Look where the exporter would, without reading anything."""
+    """Look where the exporter would, without reading anything. An object store is first asked
+    when it is read."""
+    if is_object_path(settings.path):
+        return Found(settings)
     pattern = Path(settings.path).expanduser().absolute()
     paths, problems = patterns.matching(pattern)
     present = [path for path in paths if path.exists()]
@@ -86,6 +92,8 @@ def _facts(found: Found, error: str | None, known: dict[str, LogFacts]) -> LogFa
     source, path = found.settings.source, found.settings.path
     if error is not None:
         fix = "say its format under logs (see: prefixscope formats)"
+        if is_object_path(path):
+            fix = "correct path, rights, credentials or format; see docs/object-stores.md"
         return LogFacts(source, path=path, error=error, fix=fix)
     if source not in known:
         return LogFacts(source, path=path, sampled=True)
@@ -94,6 +102,8 @@ def _facts(found: Found, error: str | None, known: dict[str, LogFacts]) -> LogFa
 
 def _take(store: Store, found: Found, names: Names) -> str | None:
     """Read the newest file of a log into the store; why it could not be read, if so."""
+    if is_object_path(found.settings.path):
+        return _take_objects(store, found.settings, names)
     newest = max(found.paths, key=lambda path: path.stat().st_mtime_ns)
     settings = found.settings
     try:
@@ -115,6 +125,22 @@ def _take(store: Store, found: Found, names: Names) -> str | None:
     except PrefixscopeError as error:
         return str(error)
     return None
+
+
+def _take_objects(store: Store, settings: LogSettings, names: Names) -> str | None:
+    """The same for the first objects of a prefix."""
+    enough = threading.Event()
+    try:
+        reader = ObjectReader(
+            store, settings.path, source=settings.source, format=settings.format,
+            defaults=dict(settings.defaults), names=names.get(settings.source),
+            settings=settings.objects, stopped=enough,
+        )  # fmt: skip
+        summary = reader.run(progress=lambda _: enough.set())
+    except PrefixscopeError as error:
+        return str(error)
+    messages = reader.problems.messages()
+    return "; ".join(messages) if messages and not summary.accepted else None
 
 
 def _sample(file: BinaryIO) -> tuple[bytes, bytes]:

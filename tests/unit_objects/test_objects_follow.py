@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from prefixscope import client
 from prefixscope.cli import main
+from prefixscope.doctor import log_files
+from prefixscope.doctor.facts import LogFacts
 from prefixscope.serve import running
 from prefixscope.settings import load_settings
 from tests.log_path import SMALL
@@ -156,3 +159,25 @@ def test_ingest_takes_a_prefix_beside_a_file(
     loaded = Store.open(to, SMALL)
     assert prompts(loaded) == [100, 101, 102, 107]
     loaded.close()
+
+
+def test_doctor_reads_a_few_objects_or_says_why_not(front: Front, bucket: Bucket) -> None:
+    for number in range(3):
+        bucket.put(f"{number}", packed(row(number)))
+
+    def look(path: str) -> LogFacts:
+        found = log_files.find(LogSettings(source="bucket", path=path))
+        assert found.error is None
+        (facts,) = log_files.sampled([found], {}, datetime.now(UTC))
+        return facts
+
+    facts = look(f"s3://{bucket.name}/")
+    assert (facts.error, facts.accepted, facts.sampled) == (None, 3, True)
+    missing = look("s3://no-such-bucket-here/x/")
+    assert missing.error is not None
+    assert "there is no such bucket" in missing.error
+    front.faults[""] = [DENIED] * 10
+    denied = look(f"s3://{bucket.name}/")
+    assert denied.error is not None
+    assert "permission denied" in denied.error
+    assert SECRET not in f"{denied.error} {denied.fix}"
