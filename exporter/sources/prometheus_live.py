@@ -180,7 +180,8 @@ class PrometheusSource:
                 continue
             self._follow(past, target, row, now)
         self._forget(now)
-        self._refresh_due = now + REFRESH_SECONDS
+        # Whoever has found nothing yet waits for the first scrape.
+        self._refresh_due = now + (REFRESH_SECONDS if self._followed else 0)
 
     def _follow(self, past: PastTarget, target: Target, row: TargetRow | None, now: float) -> None:
         followed = self._followed.get(target.name)

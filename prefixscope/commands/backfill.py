@@ -26,53 +26,70 @@ from queries.times import parse_time
 TOKEN_NAME, PASSWORD_NAME = "PREFIXSCOPE_PROMETHEUS_TOKEN", "PREFIXSCOPE_PROMETHEUS_PASSWORD"
 
 
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Address of the Prometheus, Thanos, Mimir or VictoriaMetrics; may be left out where "
+        "--config names one.",
+    ),
+]
+Every = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="Time between two pages kept; sums stay exact. 0 keeps every scrape.",
+    ),
+]
+Jobs = Annotated[list[str] | None, typer.Option(help="Only this job; may be given several times.")]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="'NAME: VALUE'",
+        help="Sent with every request, like 'X-Scope-OrgID: team'; may be given several times.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(help=f"File with a bearer token; or set {TOKEN_NAME}.")
+]
+Username = Annotated[str | None, typer.Option(help="User of basic authentication.")]
+PasswordFile = Annotated[
+    Path | None, typer.Option(help=f"File with its password; or set {PASSWORD_NAME}.")
+]
+CaFile = Annotated[Path | None, typer.Option(help="Certificates to trust, as PEM.")]
+CertFile = Annotated[Path | None, typer.Option(help="Our own certificate, as PEM.")]
+KeyFile = Annotated[Path | None, typer.Option(help="Key of our own certificate.")]
+SkipVerify = Annotated[bool, typer.Option("--insecure-skip-verify", help="Trust any certificate.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="PREFIXSCOPE_CONFIG",
+        metavar="FILE",
+        help="Settings that name our targets, and how a Prometheus is reached.",
+    ),
+]
+
+
 def backfill(
-    prometheus: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Address of the Prometheus, Thanos, Mimir or "
-                     "VictoriaMetrics; may be left out where --config names one."),
-    ] = None,
+    prometheus: Address = None,
     since: Annotated[str, typer.Option(help="From then on: 30d, or an ISO time.")] = "30d",
-    until: Annotated[
-        str | None, typer.Option(help="Up to then. [default: now]")
-    ] = None,
-    every: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0, help="Time between two pages kept; sums stay "
-                     "exact. 0 keeps every scrape."),
-    ] = 60,
-    job: Annotated[
-        list[str] | None, typer.Option(help="Only this job; may be given several times.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'NAME: VALUE'", help="Sent with every request, like "
-                     "'X-Scope-OrgID: team'; may be given several times."),
-    ] = None,
-    bearer_token_file: Annotated[
-        Path | None, typer.Option(help=f"File with a bearer token; or set {TOKEN_NAME}.")
-    ] = None,
-    username: Annotated[str | None, typer.Option(help="User of basic authentication.")] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(help=f"File with its password; or set {PASSWORD_NAME}.")
-    ] = None,
-    ca_file: Annotated[
-        Path | None, typer.Option(help="Certificates to trust, as PEM.")
-    ] = None,
-    cert_file: Annotated[Path | None, typer.Option(help="Our own certificate, as PEM.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="Key of our own certificate.")] = None,
-    insecure_skip_verify: Annotated[
-        bool, typer.Option("--insecure-skip-verify", help="Trust any certificate.")
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(envvar="PREFIXSCOPE_CONFIG", metavar="FILE",
-                     help="Settings that name our targets, and how a Prometheus is reached."),
-    ] = None,
+    until: Annotated[str | None, typer.Option(help="Up to then. [default: now]")] = None,
+    every: Every = 60,
+    job: Jobs = None,
+    header: Headers = None,
+    bearer_token_file: TokenFile = None,
+    username: Username = None,
+    password_file: PasswordFile = None,
+    ca_file: CaFile = None,
+    cert_file: CertFile = None,
+    key_file: KeyFile = None,
+    insecure_skip_verify: SkipVerify = False,
+    config: Config = None,
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
-) -> None:  # fmt: skip
+) -> None:
     """Fill in what engines counted before prefixscope watched them; again continues.
 
     Spans that were scraped, or filled before, stay as they are.
@@ -89,7 +106,8 @@ def backfill(
     source = _source(settings, given)
     wanted = BackfillSettings(every, tuple(source.jobs), tuple(source.ha_labels), source.role)
     now = datetime.now(UTC)
-    begin, end = _time(since, "--since", now), _time(until, "--until", now) if until else now
+    begin = _time(since, "--since", now)
+    end = _time(until, "--until", now) if until else now
     if begin >= end:
         raise typer.BadParameter("--since must be earlier than --until")
     place = options.place(url, store, token)

@@ -18,6 +18,7 @@ COMMANDS = (
     "demo",
     "serve",
     "ingest",
+    "backfill",
     "query",
     "now",
     "geometry",
