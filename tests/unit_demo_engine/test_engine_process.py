@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,12 +18,16 @@ from prefixscope.demo_engine.engine import command, vllm
 from prefixscope.demo_engine.install import is_installed, requirements
 from prefixscope.demo_engine.progress import text
 from prefixscope.settings import load_settings
-from tests.running import free_port
+from tests.running import ENVIRONMENT, ROOT, free_port
 
 STAND_IN = """
 import http.server, importlib.metadata, json, os, sys
 
 class Answer(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
     def do_GET(self):
         body = json.dumps({"arguments": sys.argv[1:], "version": importlib.metadata.version("vllm"),
                            "pid": os.getpid()}).encode()
@@ -102,6 +107,47 @@ def test_engine_ends_itself_when_its_starter_is_killed(
     while _alive(pid) and time.monotonic() < end:
         time.sleep(0.05)
     assert not _alive(pid)
+
+
+@linux
+def test_interrupt_ends_engine_exporter_dashboard_and_traffic(
+    tmp_path: Path, stand_in: dict[str, str]
+) -> None:
+    python = tmp_path / "vllm" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={stand_in["PYTHONPATH"]} exec {sys.executable} "$@"\n',
+        encoding="utf-8",
+    )
+    python.chmod(0o755)
+    ports = [free_port() for _ in range(3)]
+    engine, exporter, pages = (f"127.0.0.1:{port}" for port in ports)
+    words = ["--directory", str(tmp_path / "demo"), "--engine-port", str(ports[0]),
+             "--listen", exporter, "--dashboard-listen", pages]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "prefixscope.demo_engine", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        env={**ENVIRONMENT, ENGINE_DIR: str(tmp_path)}, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(5)]
+        assert [line.split()[0] for line in said] == [
+            "engine", "tap", "exporter", "dashboard", "Hits,",
+        ]  # fmt: skip
+        pid = requests.get(f"http://{engine}/health", timeout=10).json()["pid"]
+        assert requests.get(f"http://{exporter}/-/healthy", timeout=10).ok
+        assert requests.get(f"http://{pages}/_stcore/health", timeout=10).ok
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert messages.strip().endswith("Stopped.")
+    assert not _alive(pid)
+    for address in (engine, exporter, pages):
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"http://{address}/", timeout=10)
 
 
 def test_an_engine_that_cannot_start_says_why(tmp_path: Path) -> None:
