@@ -64,8 +64,7 @@ class ObjectFollower:
     def poll_once(self) -> None:
         """One pass: takes what is new, and says what cannot be read."""
         if self._skips:
-            self._reader.skip()
-            self._skips = bool(self._reader.problems.messages())
+            self._skips = not self._reader.skip()
         if not self._skips:
             self._reader.run()
         self._say(self._reader.problems.messages())

@@ -10,7 +10,7 @@ its rows that are known are recognised by request id, or by their place.
 import io
 import threading
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO
 
 from exporter.errors import PrefixscopeError
@@ -45,6 +45,7 @@ from exporter.store.store import Store
 _RANGE_BYTES = 4 << 20
 # What every place in an object store is an offset in.
 _FINGERPRINTED = b"object stores"
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class Problems:
@@ -94,6 +95,7 @@ class ObjectReader:
         # Another format is another reading, so it begins anew.
         self._bookmark = Bookmark(store, source, keyed(f"{self._prefix} {format}", store.key))
         self._fingerprint = fingerprint(_FINGERPRINTED, store.key)
+        self._skips: bool | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -131,18 +133,26 @@ class ObjectReader:
         )
         return self._summary
 
-    def skip(self) -> None:
-        """Notes everything there as read, if nothing of the prefix ever was."""
+    def skip(self) -> bool:
+        """Notes everything there as read, if nothing of the prefix ever was.
+
+        False where it could not be listed to its end: then it is to be done again.
+        """
         self._begin()
-        if self._bookmark.begun():
-            return
+        if self._skips is None:
+            self._skips = not self._bookmark.begun()
+        if not self._skips:
+            return True
         try:
             for page in pages(self._files, self._prefix):
                 self._see(page)
                 self._bookmark.note([self._as_read(listed) for listed in page])
         except library_errors() as error:
             self._not_listed(error)
+            return False
+        self._bookmark.finish(_LONG_AGO)  # a prefix without objects has begun too
         self._finish()
+        return True
 
     def _finish(self) -> None:
         """Moves the window on, up to what could not be read."""

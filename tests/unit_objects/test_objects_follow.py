@@ -21,7 +21,7 @@ from prefixscope.doctor.facts import LogFacts
 from prefixscope.serve import running
 from prefixscope.settings import load_settings
 from tests.log_path import SMALL
-from tests.unit_objects.conftest import SECRET, Bucket
+from tests.unit_objects.conftest import PAGE_OBJECTS, SECRET, Bucket
 from tests.unit_objects.object_rows import packed, prompts, row
 from tests.unit_objects.s3_front import DENIED, Front
 
@@ -73,6 +73,37 @@ def test_begin_at_the_end_leaves_what_is_there(
     bucket.put("3", packed(row(3)))
     follow(begin="end").poll_once()  # a restart is no first start
     assert prompts(store) == [102, 103]
+
+
+def test_begin_at_the_end_of_an_empty_prefix_takes_all_that_comes(
+    store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower]
+) -> None:
+    follower = follow(begin="end")
+    follower.poll_once()
+    assert follower.errors == [f"s3://{bucket.name}/: no object there yet"]
+    bucket.put("1", packed(row(1)))
+    follower.poll_once()
+    assert prompts(store) == [101]
+
+
+def test_begin_at_the_end_waits_for_a_whole_listing(
+    front: Front, store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower]
+) -> None:
+    for number in range(2 * PAGE_OBJECTS):
+        bucket.put(f"{number:03}", packed(row(number)))
+
+    def fail(number: int) -> None:
+        if number == 2:
+            front.faults[""] = [DENIED] * 100
+
+    front.listed = fail
+    follower = follow(begin="end")
+    follower.poll_once()
+    front.faults.clear()
+    follower.poll_once()
+    bucket.put("999", packed(row(999)))
+    follower.poll_once()
+    assert prompts(store) == [1099]
 
 
 def test_problems_are_logged_once_and_over_when_they_are(
