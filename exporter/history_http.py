@@ -5,14 +5,14 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from exporter import body
 from exporter.errors import PrefixscopeError
-from exporter.sources.prometheus_history import History, Piece
+from exporter.sources.prometheus_history import History, Moment, Piece
 from exporter.sources.prometheus_names import AskedTarget
 
 PLAN_PATH = "/v1/history/plan"
@@ -27,8 +27,8 @@ class PlanAsked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     asked: AskedTarget
-    since: float = Field(ge=0)
-    until: float = Field(ge=0)
+    since: Moment
+    until: Moment
 
 
 def routes(history: History, max_body_bytes: int) -> list[Route]:

@@ -25,6 +25,7 @@ from exporter.sources.prometheus_settings import PrometheusAccess
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_PAUSE_SECONDS = 60.0
 _BUSY = (429, 500, 502, 503, 504)
+_POST_REFUSED = 405
 # What servers say of a question whose answer would be too much for them, and its status.
 _TOO_MUCH = re.compile(
     r"too many|too large|exceed|limit|timed out|time-?out|would load|out of memory", re.IGNORECASE
@@ -142,11 +143,16 @@ class PrometheusApi:
         return str(kept)[:60] if kept else None
 
     def _ask(self, path: str, asked: Mapping[str, str], *, post: bool = True) -> Any:  # noqa: ANN401
-        """The data of one answer; PrometheusFailed once trying again has not helped."""
+        """The data of one answer; PrometheusFailed once trying again has not helped.
+
+        Long questions are posted, unless something on the way lets nobody post.
+        """
         for pause in (*PAUSES_SECONDS, None):
             try:
                 return self._once(path, asked, post)
             except FetchFailed as error:
+                if post and error.status == _POST_REFUSED:
+                    return self._ask(path, asked, post=False)
                 failure = self._failure(error)
                 busy = error.status is None or error.status in _BUSY
                 if pause is None or not busy or isinstance(failure, TooMuch):

@@ -21,7 +21,7 @@ from exporter.sources.prometheus_targets import PastTarget, find_targets, target
 
 # One answer should hold about this many samples (some 6 MB of JSON).
 SAMPLES_PER_ANSWER = 200_000
-FIRST_WINDOW_SECONDS = 3_600.0
+FIRST_WINDOW_SECONDS = 1_800.0
 LONGEST_WINDOW_SECONDS = 86_400.0
 # A server that cannot answer for so little has another trouble than the amount.
 SHORTEST_WINDOW_SECONDS = 60.0

@@ -7,7 +7,7 @@ samples: after a crash the next run goes on from there.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,7 +25,7 @@ from exporter.store.samples import TargetRow, append_samples, load_targets
 
 # Until 2100, as far as times of pages go.
 _LATEST_UNIX = 4_102_444_800.0
-Moment = float
+Moment = Annotated[float, Field(ge=0, le=_LATEST_UNIX)]
 
 
 class _Message(BaseModel):
@@ -68,7 +68,7 @@ class Piece(_Message):
 
     source: str = Field(max_length=500)
     plan: Plan
-    key: Moment = Field(ge=0, le=_LATEST_UNIX)
+    key: Moment
     pages: tuple[tuple[Moment, str | None], ...]
 
 

@@ -43,7 +43,7 @@ class PrometheusAccess(BaseModel):
     insecure_skip_verify: bool = Field(default=False, description="trust any certificate")
     query_timeout_seconds: float = Field(default=60, gt=0, description="for one whole answer")
     max_answer_bytes: int = Field(
-        default=64 * 1024 * 1024, gt=0, description="largest answer read; pieces shrink below it"
+        default=32 * 1024 * 1024, gt=0, description="largest answer read; pieces shrink below it"
     )
 
     @model_validator(mode="before")

@@ -40,6 +40,7 @@ class Fake:
     refuse: Callable[[str, Mapping[str, str]], Refusal | None] = lambda _path, _headers: None
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     largest_answer: int = 0
+    refuse_posts: bool = False
 
     def answer(self, path: str, given: dict[str, str]) -> object:
         """The data of one answer."""
@@ -99,16 +100,19 @@ def recorded_fake() -> tuple[Fake, float, float]:
     return fake, told["began"], told["ended"]
 
 
-@contextmanager
-def serving(fake: Fake, tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The address of a server that answers as `fake` does."""
+def _handler(fake: Fake) -> type[BaseHTTPRequestHandler]:
+    """Reads requests and sends what `fake` answers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._tell(urlsplit(self.path).query)
 
         def do_POST(self) -> None:
-            self._tell(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            if fake.refuse_posts:
+                self._send(405, {}, b"")
+            else:
+                self._tell(form)
 
         def _tell(self, form: str) -> None:
             path = urlsplit(self.path).path
@@ -138,7 +142,13 @@ def serving(fake: Fake, tls: ssl.SSLContext | None = None) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    return Handler
+
+
+@contextmanager
+def serving(fake: Fake, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The address of a server that answers as `fake` does."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

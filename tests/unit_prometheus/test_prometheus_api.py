@@ -150,6 +150,14 @@ def test_a_server_that_stays_busy_is_given_up() -> None:
     assert pauses == sorted(pauses)
 
 
+def test_where_nobody_may_post_the_question_is_in_the_address() -> None:
+    fake = Fake([ONE])
+    fake.refuse_posts = True
+    with serving(fake) as address:
+        (series,) = api(address).raw(selector({"job": "a"}), 0, 2000)
+    assert series.values == ("1",)
+
+
 def test_nobody_there() -> None:
     pauses: list[float] = []
     with pytest.raises(PrometheusFailed, match="connection refused: is the Prometheus running"):
