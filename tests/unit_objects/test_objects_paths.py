@@ -68,6 +68,17 @@ def test_missing_library_names_its_extra(
         open_store(Prefix.of(path), ObjectSettings())
 
 
+def test_configuration_of_fsspec_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs", reason="s3fs (extra s3) is not installed")
+    import fsspec
+
+    given = {"s3": {"anon": True, "config_kwargs": {"connect_timeout": 3}}}
+    monkeypatch.setattr(fsspec.config, "conf", given)
+    opened = open_store(Prefix.of("s3://b/x"), ObjectSettings(concurrency=5))
+    assert opened.anon is True
+    assert opened.config_kwargs == {"max_pool_connections": 5, "connect_timeout": 3}
+
+
 def test_libraries_are_imported_for_such_a_path_only() -> None:
     code = """
 import sys

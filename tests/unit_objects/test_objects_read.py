@@ -145,6 +145,15 @@ def test_replaced_object_brings_only_its_new_rows(
     assert prompts(store) == [101, 102, 103]
 
 
+@pytest.mark.parametrize("key", ["a b/ü[1]*#%41.json", "x//y.json", "q?v=1&w.json", "{a,b}+c"])
+def test_names_are_taken_as_they_are(store: Store, bucket: Bucket, reader: Make, key: str) -> None:
+    bucket.put(key, packed(row(1)))
+    again = reader()
+    assert again.run().accepted == 1, again.problems.messages()
+    bucket.put(key, packed(row(1), row(2)))
+    assert again.run().accepted == 1
+
+
 def test_prefix_may_end_inside_a_name(store: Store, bucket: Bucket, reader: Make) -> None:
     for number, key in enumerate(("logs/2026-02-28/a", "logs/2026-03-01/a", "logs/2026-03-02/a")):
         bucket.put(key, packed(row(number)))
