@@ -19,11 +19,13 @@ from urllib.parse import urlparse
 
 import pytest
 
+from prefixscope.tap import Tap
 from prefixscope.tap_file import one_file
+from prefixscope.tap_proxy import Upstream
 from replay.hashes import chain_hashes, scope_id
 from tests.engine.live import ENGINE, needs_engine, running_vllm
 from tests.running import ENVIRONMENT, get
-from tests.unit_tap.scripted import rows_in, until
+from tests.unit_tap.scripted import rows_in, serving, tap_settings_for, until
 
 pytestmark = needs_engine
 
@@ -291,6 +293,25 @@ def test_every_api_is_counted_as_the_engine_counts_it(
         counted = [times * row["prompt_tokens"], times * row["cached_tokens"]]
         risen = [live.counter(name) - old for name, old in zip(names, before, strict=True)]
         assert counted == risen, path
+
+
+def test_a_proxy_in_front_records_the_same(live: Live, tmp_path: Path) -> None:
+    """One request through both taps, with one key: the rows differ in times and names only."""
+    settings = {"hashes": "all", "include_usage": True, "key_file": str(live.folder / "hash.key")}
+    tap = Tap(Upstream(live.address), tap_settings_for(tmp_path, **settings))
+    known = len(live.rows())
+    with serving(tap, as_proxy=True) as port:
+        through = Live(f"http://127.0.0.1:{port}", tmp_path)
+        for path, request in SAME.values():
+            through.ask(path, {**request, "cache_salt": "acme"})
+        until(lambda: len(through.rows()) == len(SAME) and len(live.rows()) == known + len(SAME))
+    names = ("response_id", "prompt_tokens", "cached_tokens", "output_tokens", "status", "scope",
+             "model", "stream", "n", "block_hashes", "content_hashes", "hash_key_id")  # fmt: skip
+    inner, outer = (
+        sorted([[row.get(name) for name in names] for row in rows], key=lambda row: str(row[0]))
+        for rows in (live.rows()[known:], through.rows())
+    )
+    assert inner == outer
 
 
 def test_load_of_many_streams(live: Live, workload: list[dict[str, Any]]) -> None:
