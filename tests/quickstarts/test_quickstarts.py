@@ -1,9 +1,9 @@
 """The commands of docs/start are run as they stand, where what they talk to can run here.
 
-Those without an engine run with every test. With `make test-engine` a vLLM on the CPU answers to
-the command `vllm` (the one of `make demo-engine`, or of PREFIXSCOPE_ENGINE_DIR), a LiteLLM at
-PREFIXSCOPE_LITELLM_DIR to `litellm`, and PREFIXSCOPE_LLAMA_SERVER with PREFIXSCOPE_LLAMA_MODEL
-to `llama-server`.
+Those without an engine run with every test. With `make test-engine` the vLLM and the LiteLLM that
+the other tests of engines have installed answer to the commands `vllm` (else the one of
+`make demo-engine`) and `litellm`, and PREFIXSCOPE_LLAMA_SERVER with PREFIXSCOPE_LLAMA_MODEL to
+`llama-server`.
 """
 
 import http.server
@@ -23,12 +23,12 @@ from prefixscope.demo_engine import run_vllm
 from prefixscope.demo_engine.install import interpreter, is_installed
 from prefixscope.demo_engine.model import write_model
 from prefixscope.settings import load_settings
+from tests.engine.live import ENGINE_DIR
+from tests.engine.proxy import LITELLM_DIR
 from tests.quickstarts.pages import FOLDER, Block, blocks
 from tests.quickstarts.terminals import Terminals
 from tests.running import ROOT
 
-ENGINE_DIR = Path(os.environ.get("PREFIXSCOPE_ENGINE_DIR") or ROOT / ".demo-engine")
-LITELLM_DIR = Path(os.environ.get("PREFIXSCOPE_LITELLM_DIR") or ENGINE_DIR / "litellm")
 PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")
 # The rest are run by the tests below that need an engine, or cannot be run at all.
 WITHOUT_ENGINE = ["envoy-ai-gateway", "kong", "opentelemetry", "shippers", "sglang"]
@@ -113,14 +113,16 @@ def _with_vllm(terminals: Terminals) -> None:
 
     Its standard input stays open, because the starter that closes it ends it.
     """
-    if not is_installed(ENGINE_DIR / "vllm"):
+    places = [ENGINE_DIR / "vllm", ROOT / ".demo-engine" / "vllm"]
+    installed = next(filter(is_installed, places), None)
+    if installed is None:
         pytest.skip(f"no vLLM in {ENGINE_DIR}/vllm: make demo-engine installs one")
     model = write_model(terminals.folder / "model")
     terminals.program("vllm", (
         "export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1\n"
         "export VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind\n"
         'name="$2"; shift 2\n'
-        f"sleep infinity | {interpreter(ENGINE_DIR / 'vllm')} {run_vllm.__file__} serve {model} "
+        f"sleep infinity | {interpreter(installed)} {run_vllm.__file__} serve {model} "
         '--served-model-name "$name" --max-model-len 2048 --block-size 32 --enforce-eager '
         '--num-gpu-blocks-override 256 --host 127.0.0.1 "$@"'
     ))  # fmt: skip
