@@ -167,7 +167,6 @@ class PrometheusSource:
         found = find_targets(
             self._api, now - FOUND_WITHIN_SECONDS, now, settings.jobs, settings.ha_labels
         )
-        self._naming.renew()
         crowded = crowded_instances(found)
         cursor = self._store.cursor()
         known = load_targets(cursor)

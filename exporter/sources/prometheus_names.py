@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -60,12 +61,14 @@ class Naming:
 
     def __post_init__(self) -> None:
         self._discovery = Discovery(self.settings)
-        self._configured: list[Target] | None = None
+        self._configured: list[Target] = []
+        self._due = 0.0
 
     def name(self, cursor: duckdb.DuckDBPyConnection, asked: AskedTarget) -> Target:
         """The target; its `url` is a guess where the Prometheus scrapes it no more."""
-        if self._configured is None:
+        if time.monotonic() >= self._due:
             self._configured = self._discovery.refresh()
+            self._due = time.monotonic() + self.settings.refresh_seconds
         for target in self._configured:
             if _is(target.url, asked):
                 return replace(target, role=target.role or asked.role)
@@ -74,10 +77,6 @@ class Naming:
                 replica = _known_replica(cursor, row.target) or row.target
                 return Target(row.target, row.url, replica, asked.role)
         return self._as_discovered(asked)
-
-    def renew(self) -> None:
-        """Read the configured lists again at the next name."""
-        self._configured = None
 
     def _as_discovered(self, asked: AskedTarget) -> Target:
         url = asked.url or f"http://{asked.instance}{DEFAULT_PATH}"

@@ -15,7 +15,13 @@ _OWN_SPANS = """
 WITH own AS (
     SELECT coalesce(since, ts) AS span_since, ts AS span_until
     FROM engine_samples AS s
-    WHERE (target = $target OR replica = $replica OR starts_with(replica, $replica || '/'))
+    WHERE (
+        target = $target OR replica = $replica
+        OR (  -- its data-parallel ranks
+            starts_with(replica, $replica || '/')
+            AND try_cast(replica[length($replica) + 2:] AS INTEGER) IS NOT NULL
+        )
+    )
     AND NOT EXISTS (
         FROM backfills AS b WHERE b.target = s.target AND s.ts >= b.first AND s.ts <= b.until
     )
@@ -26,7 +32,7 @@ marked AS (
     ) AS apart FROM own
 ),
 numbered AS (
-    SELECT *, sum(apart::INTEGER) OVER (ORDER BY span_since, span_until) AS span FROM marked
+    SELECT *, sum(coalesce(apart, FALSE)::INTEGER) OVER (ORDER BY span_since, span_until) AS span FROM marked
 )
 SELECT min(span_since), max(span_until) FROM numbered GROUP BY span ORDER BY ALL
 """
