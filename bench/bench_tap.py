@@ -20,7 +20,7 @@ from urllib.parse import urlparse
 
 from prefixscope.tap_file import one_file
 from tests.engine.live import ENGINE, ENGINE_DIR, running_vllm
-from tests.engine.test_tap_live import SWITCH
+from tests.engine.test_tap_live import NO_EVENTS, SWITCH
 
 CHAT = "/v1/chat/completions"
 WORDS = ("account", "claim", "ledger", "policy", "refund", "total")
@@ -103,7 +103,8 @@ def main() -> None:
             "PREFIXSCOPE_TAP_HASHES": arguments.hashes,
             "PREFIXSCOPE_TAP_INCLUDE_USAGE": "on",
         }
-        with running_vllm(folder, "--middleware", "switched.Switched", **settings) as address:
+        arguments = ("--middleware", "switched.Switched", *NO_EVENTS)
+        with running_vllm(folder, *arguments, **settings) as address:
             pairs = measured(address, arguments.pairs, arguments.prompt_words)
     report(pairs)
 

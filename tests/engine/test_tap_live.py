@@ -41,6 +41,8 @@ class Switched:
         off = (b"x-tap", b"off") in scope.get("headers", ())
         await (self.app if off else self.tap)(scope, receive, send)
 '''
+# Nobody listens to them here, and their ports may be taken by the time they are opened.
+NO_EVENTS = ("--kv-events-config", '{"enable_kv_cache_events":false}')
 CANARY = "zanzibar quokka"
 CHAT = "/v1/chat/completions"
 ABORTED = 4
@@ -101,8 +103,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         "PREFIXSCOPE_TAP_INCLUDE_USAGE": "on",
         "PREFIXSCOPE_TAP_REPLICA": "live",
     }
-    arguments = ("--middleware", "switched.Switched", "--enable-per-request-metrics")
-    with running_vllm(folder, *arguments, **settings) as address:
+    more = ("--enable-per-request-metrics", *NO_EVENTS)
+    with running_vllm(folder, "--middleware", "switched.Switched", *more, **settings) as address:
         yield Live(address, folder)
 
 
