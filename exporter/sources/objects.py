@@ -23,6 +23,8 @@ _PATH = re.compile(r"(s3|gs|az)://([^/]+)(?:/(.*))?", re.DOTALL)
 _ANY_OF_THEM = re.compile(r"(s3|gs|az):/", re.IGNORECASE)
 # `user:password@` before the bucket, and the signature of a shared-access link.
 _HOLDS_SECRET = re.compile(r"://[^/]*:[^/]*@|[?&](sig=|x-amz-|x-goog-)", re.IGNORECASE)
+# A store that hangs must not keep the exporter from stopping for many minutes.
+_TIMEOUTS = {"connect_timeout": 10, "read_timeout": 30}
 # What the libraries raise beside OSError, where they are imported.
 _ERRORS = (
     ("botocore.exceptions", "BotoCoreError"),
@@ -114,11 +116,16 @@ def open_store(prefix: Prefix, settings: ObjectSettings) -> Any:  # noqa: ANN401
     options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if prefix.protocol == "s3":
         known = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
-        options["config_kwargs"] = {"max_pool_connections": settings.concurrency, **known}
+        options["config_kwargs"] = {
+            "max_pool_connections": settings.concurrency, **_TIMEOUTS, **known
+        }  # fmt: skip
         # With more it asks the size of every object first, in a request of its own.
         options["max_concurrency"] = 1
     try:
-        return fsspec.filesystem(prefix.protocol, **options)
+        opened = fsspec.filesystem(prefix.protocol, **options)
+        if prefix.protocol == "s3":  # beside its own library's, and ours
+            opened.retries = min(opened.retries, 2)
+        return opened
     except library_errors() as error:
         raise PrefixscopeError(f"{prefix}: {reason_of(error)}") from None
     except ValueError:

@@ -160,7 +160,9 @@ class ObjectReader:
             self.problems.add("no object there yet", str(self._prefix))
         if not self._whole or self._youngest is None or self._stopped.is_set():
             return
-        before = self._youngest - timedelta(seconds=self._settings.overlap_seconds)
+        # A time ahead of now is a clock gone wrong: what is yet to come must not count as old.
+        youngest = min(self._youngest, datetime.now(UTC))
+        before = youngest - timedelta(seconds=self._settings.overlap_seconds)
         self._bookmark.finish(min(before, self._held or before))
 
     # ---------------------------------------------------------------- what is new
@@ -266,21 +268,26 @@ class ObjectReader:
         place = place_of(self._name(listed), self._store.key)
         batches = large_batches(self._formats, listed.key, place, file, self._fetcher.part_bytes)
         log_format, end, lines = None, 0, 0
-        try:
-            for log_format, batch in batches:
-                if self._stopped.is_set():
-                    return
-                self._store_batch(log_format, batch, [])
-                end, lines = batch.end, batch.lines
-        except PrefixscopeError as error:
-            if isinstance(error.__cause__, EOFError) and file.tell() < size:
-                raise Truncated from error
-            self._give_up(listed, str(error))
-            if log_format is not None:
-                damage = BadLine(place + end, lines + 1, "damaged", str(error))
-                self._store_batch(log_format, LineBatch(no_lines(), end, lines, [damage]), [])
-            return
-        if file.tell() < size:
+        while True:
+            try:
+                step = next(batches, None)
+            except PrefixscopeError as error:
+                if isinstance(error.__cause__, EOFError) and file.tell() < size:
+                    raise Truncated from error
+                self._give_up(listed, str(error))
+                if log_format is not None:
+                    damage = BadLine(place + end, lines + 1, "damaged", str(error))
+                    self._store_batch(log_format, LineBatch(no_lines(), end, lines, [damage]), [])
+                return
+            if step is None:
+                break
+            if self._stopped.is_set():
+                return
+            log_format, batch = step
+            self._store_batch(log_format, batch, [])
+            end, lines = batch.end, batch.lines
+        # A document may have an end of its own.
+        if file.tell() < size and not (log_format and log_format.documents):
             raise Truncated
         self._bookmark.note([self._as_read(listed)])
         self.read_objects += 1

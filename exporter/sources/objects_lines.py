@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -73,9 +73,9 @@ class Formats:
     def _choose(self, key: str, head: bytes) -> LogFormat:
         return with_names(choose_format(self._name, head, key)[0], self._names)
 
-    def opened(self, key: str, raw: BinaryIO) -> tuple[LogFormat, BinaryIO, LaidOut | None]:
-        """The lines of an object as a stream, and what lays them out where that is needed."""
-        head, stream = _look_ahead(open_input(raw))
+    def opened(self, key: str, plain: BinaryIO) -> tuple[LogFormat, BinaryIO, LaidOut | None]:
+        """The lines of an unpacked object, and what lays them out where that is needed."""
+        head, stream = _look_ahead(plain)
         laid_out = None
         if is_laid_out(head, self._name):
             laid_out = LaidOut(stream)
@@ -98,23 +98,25 @@ def unpacked(formats: Formats, key: str, data: bytes, limit_bytes: int) -> Unpac
 
     Raises PrefixscopeError where it is of no format we know.
     """
-    try:
-        log_format, stream, laid_out = formats.opened(key, io.BytesIO(data))
-    except DAMAGED as error:
-        raise PrefixscopeError(_damage(error)) from error
-    lines, broken = _read(stream, limit_bytes)
+    plain, broken = _read(open_input(io.BytesIO(data)), limit_bytes)
+    if len(plain) > limit_bytes:
+        return None
+    log_format, stream, laid_out = formats.opened(key, io.BytesIO(plain))
+    lines, unreadable = _read(stream, limit_bytes)
     if len(lines) > limit_bytes:
         return None
-    if broken is None and laid_out is not None:
-        broken = laid_out.broken
-    return Unpacked(log_format, lines.removeprefix(_BYTE_ORDER_MARK), broken)
+    if laid_out is not None:
+        unreadable = unreadable or laid_out.broken
+    return Unpacked(log_format, lines.removeprefix(_BYTE_ORDER_MARK), broken or unreadable)
 
 
 def _read(stream: BinaryIO, limit_bytes: int) -> tuple[bytes, str | None]:
     """Everything up to a little more than the limit, or the whole lines before the damage."""
     parts, size = [], 0
+    # One step of unpacking at a time: reading more at once loses what came before the damage.
+    step = cast(io.BufferedReader, stream).read1
     try:
-        while size <= limit_bytes and (part := stream.read(_READ_BYTES)):
+        while size <= limit_bytes and (part := step(_READ_BYTES)):
             parts.append(part)
             size += len(part)
     except (*DAMAGED, PrefixscopeError) as error:
@@ -179,7 +181,7 @@ def large_batches(
     Raises PrefixscopeError where it is damaged, after everything before the damage.
     """
     try:
-        log_format, stream, laid_out = formats.opened(key, raw)
+        log_format, stream, laid_out = formats.opened(key, open_input(raw))
         limit = max(LINE_LIMIT_BYTES, log_format.line_limit_bytes)
         for batch in LineReader(stream, batch_bytes=batch_bytes, line_limit_bytes=limit):
             yield log_format, _at(place, batch)

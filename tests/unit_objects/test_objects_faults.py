@@ -1,14 +1,17 @@
 """Whatever an object store or the way to it does: nothing is lost, nothing counts twice."""
 
 import gzip
+import random
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pytest
+import zstandard
 
-from exporter.sources import objects_fetch
+from exporter.errors import PrefixscopeError
+from exporter.sources import objects_fetch, objects_intake
 from exporter.sources.objects_intake import ObjectReader
 from exporter.store.bookmarks import Bookmark, Read
 from exporter.store.store import Store
@@ -169,6 +172,52 @@ def test_damaged_object_gives_its_whole_lines_and_the_rest_when_replaced(
     bucket.put("a.gz", whole)
     assert again.run().accepted == 4000 - taken
     assert prompts(store) == [100 + n for n in range(4000)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_small_damaged_object_gives_its_whole_lines(
+    store: Store, bucket: Bucket, reader: Make, pack: Callable[[bytes], bytes]
+) -> None:
+    notes = random.Random(7)
+    rows = [row(n, note=notes.randbytes(200).hex()) for n in range(100)]
+    whole = pack(packed(*rows))
+    bucket.put("a", whole[: len(whole) * 3 // 4])
+    again = reader()
+    taken = again.run().accepted
+    # Both hand out a block when it is whole; this zstd frame is one block.
+    assert (50 < taken < 100) if pack is gzip.compress else taken == 0
+    assert prompts(store) == [100 + n for n in range(taken)]
+    assert [reason for _, reason in rejects(store)] == ["damaged"]
+    bucket.put("a", whole)
+    again.run()
+    assert prompts(store) == [100 + n for n in range(100)]
+
+
+def test_object_without_one_whole_line_is_one_reject(
+    store: Store, bucket: Bucket, reader: Make
+) -> None:
+    bucket.put("a.gz", gzip.compress(packed(row(1)))[:30])
+    again = reader()
+    assert again.run().accepted == 0
+    assert "damaged or ends early" in again.problems.messages()[0]
+    assert [reason for _, reason in rejects(store)] == ["damaged"]
+    assert again.run().decided_because == "0 objects read, 1 known before"
+
+
+def test_store_that_refuses_rows_of_a_large_object_does_not_end_it(
+    store: Store, bucket: Bucket, reader: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put("large", packed(*(row(n, note="x" * 900) for n in range(1000))))
+    again = reader(memory_bytes=1 << 20)
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise PrefixscopeError("the store's memory limit is too small")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(objects_intake, "append", refuse)
+        with pytest.raises(PrefixscopeError, match="memory limit"):
+            again.run()
+    assert again.run().accepted == 1000
 
 
 def test_large_object_cut_off_on_the_way_is_read_to_its_end_later(

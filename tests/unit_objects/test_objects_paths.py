@@ -76,7 +76,8 @@ def test_configuration_of_fsspec_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(fsspec.config, "conf", given)
     opened = open_store(Prefix.of("s3://b/x"), ObjectSettings(concurrency=5))
     assert opened.anon is True
-    assert opened.config_kwargs == {"max_pool_connections": 5, "connect_timeout": 3}
+    expected = {"max_pool_connections": 5, "connect_timeout": 3, "read_timeout": 30}
+    assert opened.config_kwargs == expected
 
 
 def test_libraries_are_imported_for_such_a_path_only() -> None:

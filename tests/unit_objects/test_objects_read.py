@@ -211,6 +211,16 @@ def test_late_objects_are_found_within_the_overlap_only(
     assert again.run().accepted == 0
 
 
+def test_an_object_from_the_future_does_not_make_others_old(
+    store: Store, bucket: Bucket, reader: Make
+) -> None:
+    bucket.put("a", packed(row(1)), datetime.now(UTC) + timedelta(days=400))
+    again = reader(overlap_seconds=3600)
+    again.run()
+    bucket.put("b", packed(row(2)))
+    assert again.run().accepted == 1
+
+
 def test_source_is_the_given_name_and_nothing_of_a_path_is_kept(
     store: Store, bucket: Bucket, reader: Make
 ) -> None:
