@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MILLION = 1_000_000
 # USD per token. What is above was meant for a million tokens.
 _DEAREST = Decimal("0.01")
-_TIERED = re.compile(r"(?:input_cost|output_cost|cache_\w+_cost)\w*_above_(\d+)k_tokens")
+_TIERED = re.compile(r"(?:input_cost|output_cost|cache_\w+_cost)\w*_above_(\d{1,9})k_tokens")
 _BY_TIME = "changes during the day; this is the price at 12:00 UTC"
 _PLAIN_WRITES = "writes cost what plain input does"
 
@@ -89,7 +89,7 @@ class PriceFile:
     def _read(self, text: str) -> dict[str, dict[str, object]]:
         try:
             entries = json.loads(text, parse_float=Decimal, parse_constant=Decimal)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, InvalidOperation) as error:
             raise PrefixscopeError(f"prices.file: {self._path} is not JSON: {error}") from error
         if not isinstance(entries, dict):
             raise PrefixscopeError(f"prices.file: {self._path}: expected model names and costs")

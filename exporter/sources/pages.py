@@ -328,12 +328,20 @@ def target_name(folder: Path) -> str:
 
 def _indexed_page(target: str, folder: Path, line: _IndexLine) -> RecordedPage:
     path = folder / line.file if line.file else None
-    if path is not None and not path.is_file():
+    if path is not None and not _is_file(path):
         raise PrefixscopeError(
             f"{folder / INDEX} names {line.file}, which is not beside it: restore the file or "
             "remove its line"
         )
     return RecordedPage(target, line.scraped_unix, path, line.status, line.content_type, line.error)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is one; a name no system takes is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _index_lines(index: Path) -> list[_IndexLine]:

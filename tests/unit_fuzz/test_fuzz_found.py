@@ -1,5 +1,6 @@
 """What fuzzing found, each with the smallest input that showed it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from starlette.testclient import TestClient
 
 from exporter.access import Access
 from exporter.errors import PrefixscopeError
+from exporter.price_tables import PriceFile
 from exporter.records import EngineSample
 from exporter.sources.discovery import (
     Discovery,
@@ -153,6 +155,31 @@ def test_an_origin_that_is_no_address_is_another_site(origin: str, answer: int) 
     page = PlainTextResponse("page")
     client = TestClient(Access(page, None), base_url="http://localhost")
     assert client.get("/x", headers={"Origin": origin}).status_code == answer
+
+
+def test_a_name_too_long_for_a_file_is_an_error_to_read(tmp_path: Path) -> None:
+    (tmp_path / "1.prom").touch()
+    line = {"file": "a" * 5000, "scraped_unix": 1e9}
+    (tmp_path / "index.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    with pytest.raises(PrefixscopeError, match="which is not beside it"):
+        list(read_pages([tmp_path]))
+
+
+@pytest.mark.parametrize("cost", ["3e-0" + "9" * 400, "1e" + "9" * 400])
+def test_a_cost_with_an_exponent_without_end_is_an_error_to_read(tmp_path: Path, cost: str) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text(f'{{"m": {{"input_cost_per_token": {cost}}}}}', encoding="utf-8")
+    with pytest.raises(PrefixscopeError, match=r"prices\.file"):
+        PriceFile(file)
+
+
+def test_a_tier_that_is_no_number_of_tokens_is_none(tmp_path: Path) -> None:
+    entry = {"input_cost_per_token": 1e-6, f"input_cost_per_token_above_{'9' * 5000}k_tokens": 1e-6}
+    file = tmp_path / "prices.json"
+    file.write_text(json.dumps({"m": entry}), encoding="utf-8")
+    price = PriceFile(file).find(None, "m")
+    assert price is not None
+    assert (price.input, price.tier_tokens) == (1.0, None)
 
 
 # ---------------------------------------------------------------------- metric pages
