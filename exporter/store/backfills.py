@@ -32,7 +32,9 @@ marked AS (
     ) AS apart FROM own
 ),
 numbered AS (
-    SELECT *, sum(coalesce(apart, FALSE)::INTEGER) OVER (ORDER BY span_since, span_until) AS span FROM marked
+    SELECT
+        *, sum(coalesce(apart, FALSE)::INTEGER) OVER (ORDER BY span_since, span_until) AS span
+    FROM marked
 )
 SELECT min(span_since), max(span_until) FROM numbered GROUP BY span ORDER BY ALL
 """
