@@ -32,6 +32,9 @@ _SERVICE_LINK = re.compile(
     r"PREFIXSCOPE_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
 
+# Levels of sections and lists in a file; settings need eight.
+_DEEPEST = 50
+
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
 
@@ -72,6 +75,17 @@ def read_yaml(file: Path) -> dict[str, Any]:
 class _StrictLoader(yaml.SafeLoader):
     """The safe loader, but a key given twice is an error instead of the last one winning, and
     what looks like a time or a number and is none is an error of YAML."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """One node; the library takes seconds for some hundred levels of brackets."""
+        if self._depth >= _DEEPEST:
+            raise yaml.MarkedYAMLError(problem="nested beyond reason")
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
