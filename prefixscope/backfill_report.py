@@ -59,7 +59,7 @@ def _facts(told: TargetHistory) -> Iterator[tuple[str, str]]:
     if told.first_unix is not None and told.last_unix is not None:
         yield "history read", f"{_time(told.first_unix)} to {_time(told.last_unix)}"
     else:
-        yield "history read", "none"
+        yield "history read", "nothing new"
     counts = {
         "pages taken": told.pages, "samples": told.samples, "restarts": told.resets,
         "gaps": told.gaps, "failures": told.down, "unreadable": told.unreadable,
@@ -69,7 +69,8 @@ def _facts(told: TargetHistory) -> Iterator[tuple[str, str]]:
     for family, first in sorted(told.families.items()):
         if first - (told.first_unix or first) > LATER_METRIC_SECONDS:
             yield "only since", f"{_time(first)}: {family}"
-    yield "metrics found", f"{len(told.families)}"
+    if told.families:
+        yield "metrics found", f"{len(told.families)}"
     yield from (("missing", metric) for metric in told.missing)
     yield from (("note", message) for message in told.messages)
 

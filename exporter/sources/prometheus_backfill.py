@@ -78,14 +78,14 @@ class TargetHistory:
     missing: tuple[str, ...] = ()
     messages: list[str] = field(default_factory=list)
 
-    def read(self, series: Iterable[RawSeries], pages: Sequence[PastPage]) -> None:
-        """Note what an answer holds."""
+    def read(self, series: Iterable[RawSeries], pages: Sequence[PastPage], seen: float) -> None:
+        """Note what an answer holds behind the last page taken."""
         for one in series:
-            if one.times and one.labels.get(NAME) != UP:
+            first = next((ms / 1000 for ms in one.times if ms / 1000 > seen), None)
+            if first is not None and one.labels.get(NAME) != UP:
                 family = _PART.sub("", one.labels.get(NAME, ""))
-                first = one.times[0] / 1000
                 self.families[family] = min(self.families.get(family, first), first)
-        scraped = [page.unix for page in pages if page.text is not None]
+        scraped = [page.unix for page in pages if page.text is not None and page.unix > seen]
         if scraped:
             self.first_unix = min(self.first_unix or scraped[0], scraped[0])
             self.last_unix = max(self.last_unix or scraped[-1], scraped[-1])
@@ -118,7 +118,7 @@ class BackfillSummary:
     def first_unix(self) -> float | None:
         """The oldest sample read or already there."""
         firsts = [t.first_unix for t in self.targets if t.first_unix is not None]
-        firsts += [since for t in self.targets for kind, since, _ in t.covered if kind == "own"]
+        firsts += [since for target in self.targets for _, since, _ in target.covered]
         return min(firsts, default=None)
 
 
@@ -238,7 +238,7 @@ class _Filling:
 
     def _take(self, series: list[RawSeries], end: float) -> None:
         pages = pages_of(series, self._past.labels)
-        self._told.read(series, pages)
+        self._told.read(series, pages, self._seen or 0.0)
         final = end >= self._span.until
         kept = thinned(series, pages, self._seen, self._every, end, final)
         if self._seen is None and self._span.shared_end:

@@ -134,7 +134,7 @@ class History:
             spans=tuple(_open(span, rows) for span in free),
             covered=(
                 *(("own", s.since, s.until if s.until < _LATEST_UNIX else None) for s in own),
-                *(("filled", row.since, row.until) for row in rows),
+                *(("filled", row.first, row.until) for row in rows),
             ),
         )
 

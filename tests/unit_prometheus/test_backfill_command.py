@@ -84,7 +84,9 @@ def test_what_is_said(cli: Callable[..., Run], tmp_path: Path) -> None:
     words = first.out.split()
     assert words[words.index("restarts") + 1] == "1"
     assert again.status == 0
-    assert "filled before" in again.out
+    assert "history begins 2026-11-30 04:48:00Z" in again.out
+    assert "2026-11-30 04:48:01Z to 2026-11-30 04:48:41Z, left as it is" in again.out
+    assert again.out.count("nothing new") == 2
     assert sums(tmp_path / "s") == SUMS
 
 
