@@ -156,7 +156,9 @@ def reason_of(error: BaseException) -> str:
     return f"the object store refused or failed ({kind})"
 
 
-_LOST = re.compile(r"Connect|Timeout|Endpoint|Payload|Disconnect|Incomplete|HTTPClient|Protocol")
+_LOST = re.compile(
+    r"Connect|Timeout|Endpoint|Payload|Disconnect|Incomplete|HTTPClient|Protocol|ServiceRequest"
+)
 
 
 class Truncated(OSError):
