@@ -103,8 +103,8 @@ def main() -> None:
             "PREFIXSCOPE_TAP_HASHES": arguments.hashes,
             "PREFIXSCOPE_TAP_INCLUDE_USAGE": "on",
         }
-        arguments = ("--middleware", "switched.Switched", *NO_EVENTS)
-        with running_vllm(folder, *arguments, **settings) as address:
+        middleware = ("--middleware", "switched.Switched")
+        with running_vllm(folder, *middleware, *NO_EVENTS, **settings) as address:
             pairs = measured(address, arguments.pairs, arguments.prompt_words)
     report(pairs)
 
