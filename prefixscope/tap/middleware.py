@@ -41,6 +41,8 @@ class Tap:
         self._starting = threading.Lock()
         self._recorder: Recorder | None = None
         self._moved: dict[bytes, bytes] = {}
+        # Requests that wait for the beginning of their answer; see `Recorder`.
+        self.waiting_requests = 0
         atexit.register(self.close)
         _say_start(self.settings, self._key)
 
@@ -59,7 +61,9 @@ class Tap:
     def recorder(self) -> Recorder:
         with self._starting:
             if self._recorder is None:
-                self._recorder = Recorder(self.settings, self._key, self.app)
+                self._recorder = Recorder(
+                    self.settings, self._key, self.app, lambda: self.waiting_requests > 0
+                )
             return self._recorder
 
     @property
@@ -110,9 +114,11 @@ class Passing:
         self._hider: UsageHider | None = None
         self._asked = False
         self._over = False
+        self._has_begun = False
 
     async def run(self) -> None:
         exchange = self._exchange
+        self._tap.waiting_requests += 1
         try:
             if self._tap.settings.include_usage:
                 await self._ask_for_usage()
@@ -124,7 +130,13 @@ class Passing:
             exchange.raised = True
             raise
         finally:
+            self._begun()
             self._guarded(self._finish)
+
+    def _begun(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._tap.waiting_requests -= 1
 
     def _guarded(self, step: Any, *arguments: Any) -> Any:  # noqa: ANN401 - passes on
         """Run a step of the tap's own; a mistake in it is counted and costs no request."""
@@ -209,6 +221,7 @@ class Passing:
                     exchange.flags.append("answer_unreadable")
 
     async def _pass_on(self, message: Message, now: float) -> None:
+        self._begun()
         piece, more = message.get("body", b""), message.get("more_body", False)
         shown = piece
         if self._hider is not None:

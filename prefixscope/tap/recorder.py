@@ -10,8 +10,9 @@ import json
 import queue
 import secrets
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,21 @@ from prefixscope.tap.tokenizing import App, tokens_asked
 from prefixscope.tap.watching import parsed_object
 
 _TOKENIZE_SECONDS = 10.0
+_GAP_SECONDS = 0.2
+_FEW_ROWS = 50
 _REMEMBERED_IDS = 65_536
 _ATTEMPT_HEADERS = (("x-envoy-attempt-count", 0), ("x-stainless-retry-count", 1))
 
 
 class Recorder:
-    """Takes exchanges, writes rows. `take` never waits and never raises."""
+    """Takes exchanges, writes rows. `take` never waits and never raises.
 
-    def __init__(self, settings: TapSettings, key: str, app: App) -> None:
+    `busy` tells whether a request waits for its first token. Tokenizing and hashing take turns
+    with the thread that serves, so they are put off until none does, as long as few rows wait.
+    """
+
+    def __init__(self, settings: TapSettings, key: str, app: App, busy: Callable[[], bool]) -> None:
+        self._busy = busy
         self._settings = settings
         self._key = key
         self._app = app
@@ -162,6 +170,7 @@ class Recorder:
             exchange.flags.append("hashes_mismatch")
             return None
         scope = scope_of(self._settings, self._key, body).get("scope", "")
+        self._wait_for_a_gap()
         try:
             return Prompt(len(tokens), *hashed(tokens, scope, self._key))
         except ValueError:  # no token ids at all, as the engine will have said too
@@ -185,9 +194,17 @@ class Recorder:
             return None
         return self._tokenized(exchange, request, loop)
 
+    def _wait_for_a_gap(self) -> None:
+        end = time.monotonic() + _GAP_SECONDS
+        while self._busy() and self._exchanges.qsize() < _FEW_ROWS and not self._closing:
+            if time.monotonic() >= end:
+                return
+            time.sleep(0.002)
+
     def _tokenized(
         self, exchange: Exchange, request: Mapping[str, Any], loop: asyncio.AbstractEventLoop
     ) -> list[int] | None:
+        self._wait_for_a_gap()
         question = tokens_asked(self._app, exchange.scope, request)
         try:
             asked = self._asked = asyncio.run_coroutine_threadsafe(question, loop)

@@ -166,6 +166,31 @@ def test_the_tokenizer_is_asked_after_the_answer(tmp_path: Path) -> None:
     assert row["block_hashes"] == chain_hashes(TOKENS, 16, "", KEY)
 
 
+def test_the_tokenizer_waits_for_a_gap_between_prefills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second request waits for its first token while the first one's row is being made."""
+    monkeypatch.setattr("prefixscope.tap.recorder._GAP_SECONDS", 30)
+    (tmp_path / "key").write_text(KEY)
+    script = _script()
+    asked_while: list[int] = []
+    with tapped(script, tmp_path, hashes="chain", key_file=str(tmp_path / "key")) as (port, tap):
+        script.tokens = lambda request: asked_while.append(tap.waiting_requests) or TOKENS  # type: ignore[func-returns-value]
+        tap.waiting_requests = 1
+        ask(port, CHAT_REQUEST)
+        time.sleep(0.3)
+        assert asked_while == []
+        tap.waiting_requests -= 1
+        until(lambda: len(rows_in(tmp_path)) == 1)
+        assert asked_while == [0]
+        ask(port, {**CHAT_REQUEST, "case": "raises"})
+        assert tap.waiting_requests == 0
+        monkeypatch.setattr("prefixscope.tap.recorder._GAP_SECONDS", 0.1)
+        tap.waiting_requests = 1  # one that never begins holds up no row
+        ask(port, CHAT_REQUEST)
+        until(lambda: len(rows_in(tmp_path)) == 3)
+
+
 @pytest.mark.parametrize("length", [0, 15, 16, 4095, 4096, 4097, 9000])
 def test_slices_make_no_difference(length: int) -> None:
     tokens = [(31 * number) % 50_000 for number in range(length)]
