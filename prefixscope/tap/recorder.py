@@ -25,6 +25,7 @@ from prefixscope.tap.watching import parsed_object
 
 _TOKENIZE_SECONDS = 10.0
 _GAP_SECONDS = 0.2
+_TURN_SECONDS = 0.01
 _FEW_ROWS = 50
 _REMEMBERED_IDS = 65_536
 _ATTEMPT_HEADERS = (("x-envoy-attempt-count", 0), ("x-stainless-retry-count", 1))
@@ -33,8 +34,8 @@ _ATTEMPT_HEADERS = (("x-envoy-attempt-count", 0), ("x-stainless-retry-count", 1)
 class Recorder:
     """Takes exchanges, writes rows. `take` never waits and never raises.
 
-    `busy` tells whether a request waits for its first token. Tokenizing and hashing take turns
-    with the thread that serves, so they are put off until none does, as long as few rows wait.
+    `busy` tells whether a request waits for its first token. This thread takes turns with the
+    one that serves, so its work is put off until none does, as long as few rows wait.
     """
 
     def __init__(self, settings: TapSettings, key: str, app: App, busy: Callable[[], bool]) -> None:
@@ -114,6 +115,10 @@ class Recorder:
             self._waiting_bytes -= exchange.body_bytes
 
     def _record(self, exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:
+        if self._exchanges.qsize() < _FEW_ROWS and not self._closing:
+            # Clients that ask one thing after another ask the next at once: let it come first.
+            time.sleep(_TURN_SECONDS)
+        self._wait_for_a_gap()
         body = self._body(exchange)
         prompt = self._prompt(exchange, body, loop)
         row = row_of(exchange, self._settings, self._replica, self._key, body, prompt)
