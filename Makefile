@@ -25,7 +25,7 @@ demo-engine: $(RUN_STAMP) ## Start a real vLLM on the CPU with traffic (installs
 	@$(BIN)/python -m prefixscope.demo_engine $(ARGS)
 
 test: $(DEV_STAMP) ## Run all tests that need nothing but Python
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style (ruff) and who may import whom (import-linter)
 	@$(BIN)/ruff check .
