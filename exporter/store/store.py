@@ -165,10 +165,12 @@ class Store:
         """Told after each batch; folds once enough rows or enough time have gathered."""
         if rows:
             self._pending.append((batch, rows, time.monotonic()))
-        waiting = sum(rows for _, rows, came in self._pending if came <= self._settled_before())
+        # Over a copy: other threads add to it meanwhile.
+        before = self._settled_before()
+        waiting = sum(rows for _, rows, came in list(self._pending) if came <= before)
         waited = time.monotonic() - self._folded_at
         if waiting >= _FOLD_ROWS or (waiting and waited >= _FOLD_SECONDS):
-            self._fold(self._settled_before())
+            self._fold(before)
 
     def fold(self) -> None:
         """Brings roll-ups and counters up to the last row."""
