@@ -182,6 +182,7 @@ def _beside_holes(pages: Sequence[PastPage], until: float, final: bool) -> set[i
 def _beside_resets(series: Sequence[RawSeries]) -> set[int]:
     """Times of the scrapes before and after a counter fell, started anew or went away."""
     scrapes = sorted({t for one in series for t in one.times})
+    told = sorted({t for one in series if one.labels.get(NAME) != UP for t in one.times})
     needed: set[int] = set()
     for one in series:
         name = one.labels.get(NAME, "")
@@ -192,7 +193,8 @@ def _beside_resets(series: Sequence[RawSeries]) -> set[int]:
         pairs = zip(one.times, one.times[1:], numbers, numbers[1:], strict=False)
         for earlier, later, before, now in pairs:
             if (counts and now < before) or (starts and now != before):
-                needed.update((earlier, later))
+                # Others may have told more just before, while this one was away.
+                needed.update((earlier, told[bisect_left(told, later) - 1], later))
         needed.update(_around_absence(one.times, scrapes))
     return needed
 

@@ -1,6 +1,6 @@
 """Fewer pages, the same sums: whatever counters do, and however the history is cut."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.sources.engines.page import read_page
@@ -68,6 +68,8 @@ def cut(series: list[RawSeries], since: float, until: float) -> list[RawSeries]:
 
 
 @given(steps, st.sampled_from([20.0, 45.0, 100.0, 10_000.0]))
+# A rank that was away begins anew: what the other one did meanwhile must not go with it.
+@example([("reset", 1, 1), ("one gone", 0, 0), ("one gone", 1, 0), ("reset", 2, 0)], 20.0)
 def test_thinned_sums_are_those_of_all(told: list[Step], every: float) -> None:
     series = history(told)
     pages = pages_of(series, TARGET)

@@ -135,15 +135,20 @@ def test_rows_that_find_no_room_are_counted_in_the_next_row(tmp_path: Path) -> N
 
 
 FULL_DISK = """
-import json, resource, signal, sys, pathlib
+import io, json, logging, resource, signal, sys, pathlib, time
 from tests.unit_tap.scripted import Script, ask, tapped
 folder = pathlib.Path(sys.argv[1])
+logged = io.StringIO()
+logging.getLogger("prefixscope.tap").addHandler(logging.StreamHandler(logged))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 request = {"model": "tiny", "messages": [], "stream": True}
 with tapped(Script(), folder) as (port, tap):
     plain = [ask(port, request).body for _ in range(3)]
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
     full = [ask(port, request).body for _ in range(30)]
+    deadline = time.monotonic() + 30  # the rows are written beside the requests
+    while "cannot write" not in logged.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.01)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     full.append(ask(port, request).body)
 print(len(set(plain + full)), tap.recorder.dropped_rows)
