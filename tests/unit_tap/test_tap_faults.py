@@ -152,6 +152,7 @@ with tapped(Script(), folder) as (port, tap):
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     full.append(ask(port, request).body)
 print(len(set(plain + full)), tap.recorder.dropped_rows)
+print(logged.getvalue(), file=sys.stderr)
 """
 
 
