@@ -136,9 +136,10 @@ class _Append:
             self._correct(delta)
         joined = self._join(look.sides, delta)
         turned = look.decode and decode.mark(self.cursor, look.first_ts, look.last_ts)
-        if look.caching_off or joined or turned or settled != Settled():
+        if look.caching_off or joined is not None or turned or settled != Settled():
             look = self._look()
         result = self._result(settled, look)
+        result.accepted += joined or 0  # both rows of a pair were taken, though one is left
         delta.late_tokens = look.late_tokens
         result.flags.update(feed.left_out)
         if feed.bad or settled.conflicting or refused:
@@ -222,14 +223,14 @@ class _Append:
         """How many fresh rows carry each flag."""
         return dict(self.cursor.execute(_COUNT_FLAGS, {"batch": self.fresh.batch}).fetchall())
 
-    def _join(self, sides: list[str] | None, delta: CounterDelta) -> bool:
-        """Joins fresh rows with the other side's, if both sides ever wrote; True if any was."""
+    def _join(self, sides: list[str] | None, delta: CounterDelta) -> int | None:
+        """Joins fresh rows with the other side's, if both sides ever wrote; see `join_fresh`."""
         self.store.sides.update(sides or ())
         if not sides or len(self.store.sides) < 2:
-            return False
+            return None
         window_seconds = self.store.settings.join_window_seconds
         joined = join.join_fresh(self.cursor, self.fresh, window_seconds)
-        if joined:
+        if joined is not None:
             self._correct(delta)
         return joined
 

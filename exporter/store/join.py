@@ -34,15 +34,18 @@ _KEYS = f"""list_distinct(list_filter(
     [{_ID.format(id="request_id")}, {_ID.format(id="response_id")}], lambda id: id IS NOT NULL))"""
 
 
-def join_fresh(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, window_seconds: float) -> bool:
+def join_fresh(
+    cursor: duckdb.DuckDBPyConnection, fresh: Fresh, window_seconds: float
+) -> int | None:
     """Joins rows of a batch with rows of the other side, stored or in the same batch.
 
-    True if any were. Temp table `superseded` then has the stored rows that were replaced.
+    Returns how many pairs were both in the batch, None if no row was joined. Temp table
+    `superseded` then has the stored rows that were replaced.
     """
     parameters = {"batch": fresh.batch, "window": window_seconds}
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS {_PAIRS}", parameters)
     if not cursor.execute("SELECT count(*) FROM pairs").fetchall()[0][0]:
-        return False
+        return None
     batch = {"batch": fresh.batch}
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE joined_rows AS {_merged()}", batch)
     cursor.execute(
@@ -60,7 +63,10 @@ def join_fresh(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, window_seconds: 
         batch,
     )
     cursor.execute("INSERT INTO requests BY NAME SELECT * FROM joined_rows")
-    return True
+    [(pairs, replaced)] = cursor.execute(
+        "SELECT (SELECT count(*) FROM pairs), (SELECT count(*) FROM superseded)"
+    ).fetchall()
+    return int(pairs - replaced)
 
 
 def _merged() -> str:

@@ -189,3 +189,11 @@ def test_a_real_engines_spans_join_the_clients_log(store: Store, spans_first: bo
     details = [row["usage"]["prompt_tokens_details"]["cached_tokens"] for row in sent]
     assert figures["cached_tokens"] == sum(details)
     assert all(row["queue_seconds"] is not None for row in joined)
+
+
+def test_two_rows_of_one_call_in_one_batch_are_both_accepted(store: Store) -> None:
+    rows = [{**GATEWAY, "side": "gateway"}, {**ENGINE, "side": "engine"}]
+    summary = load(store, rows, "both")
+    assert (summary.accepted, summary.rejected, len(requests(store))) == (2, 0, 1)
+    (health,) = ask(store, "ingest_health")
+    assert health["accepted"] == 2
