@@ -6,7 +6,7 @@ import io
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
 import zstandard
@@ -33,27 +33,13 @@ _BUFFER_BYTES = 1 << 20
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
-@dataclass
-class IngestSummary:
+@dataclass(kw_only=True)
+class IngestSummary(BatchResult):
     """What became of an input, summed over its batches. Ratios are None without traffic."""
 
     source: str
     format: str
     decided_because: str
-    accepted: int = 0
-    duplicate: int = 0
-    corrected: int = 0
-    conflicting: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-    flags: dict[str, int] = field(default_factory=dict)
-    prompt_tokens: int = 0
-    eligible_prompt_tokens: int = 0
-    reported_prompt_tokens: int = 0
-    cached_tokens: int = 0
-
-    @property
-    def rejected(self) -> int:
-        return sum(self.reasons.values())
 
     @property
     def coverage_ratio(self) -> float | None:
@@ -130,7 +116,7 @@ class Intake:
             fingerprint(head, self.store.key) if origin == "file" else None,
             defaults or {},
         )
-        summary = IngestSummary(source, log_format.name, because)
+        summary = IngestSummary(source=source, format=log_format.name, decided_because=because)
         if log_format.documents:
             stream = as_lines(_named(log_format.documents(stream), name))
         limit = max(self._line_limit_bytes, log_format.line_limit_bytes)

@@ -103,7 +103,7 @@ class ObjectReader:
         self.problems = Problems()
         self.read_objects = self.known_objects = 0
         self._formats_seen: dict[str, None] = {}
-        self._summary = IngestSummary(self._source, "none", "")
+        self._summary = IngestSummary(source=self._source, format="none", decided_because="")
         self._whole = True
         self._youngest: datetime | None = None
         self._held: datetime | None = None
