@@ -191,3 +191,62 @@ CREATE TABLE IF NOT EXISTS model_prices (
     source VARCHAR NOT NULL, as_of TIMESTAMP NOT NULL, matched_name VARCHAR NOT NULL,
     note VARCHAR, served_here BOOLEAN NOT NULL
 );
+
+-- What KV-cache events told, by minute of the event, cache and tier; several rows may share a key,
+-- so SUM counts. `replica` includes the data-parallel rank. Blocks are the engine's, of
+-- `block_size` tokens. `resident_*` is what was held after the last event of the row, at `heard`.
+-- `uncertain` = why that may be wrong (NULL = it is right). Histograms: bucket i holds
+-- [1.08^i, 1.08^(i+1)) seconds, counts of blocks.
+CREATE TABLE IF NOT EXISTS block_minutes (
+    minute TIMESTAMP NOT NULL, heard TIMESTAMP NOT NULL,
+    source VARCHAR NOT NULL, replica VARCHAR NOT NULL, model VARCHAR,
+    tier VARCHAR NOT NULL, block_size INTEGER,
+    stored_blocks BIGINT, evicted_blocks BIGINT, demoted_blocks BIGINT, promoted_blocks BIGINT,
+    reset_blocks BIGINT,
+    -- Of evicted and demoted ones: how many no request is known to have reused, and of how many
+    -- that could be known (requests with chains were there to tell).
+    never_reused_blocks BIGINT, reuse_known_blocks BIGINT,
+    resident_blocks BIGINT, resident_tokens BIGINT, uncertain VARCHAR,
+    lifetime MAP(INTEGER, BIGINT), idle MAP(INTEGER, BIGINT),
+    reuse_gap MAP(INTEGER, BIGINT), evicted_reuse_gap MAP(INTEGER, BIGINT)
+);
+
+-- Every time a cache lost all it held: reason is restart, clear, sleep or lost_events.
+CREATE TABLE IF NOT EXISTS block_resets (
+    ts TIMESTAMP NOT NULL, source VARCHAR NOT NULL, replica VARCHAR NOT NULL, model VARCHAR,
+    tier VARCHAR NOT NULL, reason VARCHAR NOT NULL, blocks BIGINT NOT NULL
+);
+
+-- The last state of every stream of events.
+CREATE TABLE IF NOT EXISTS block_streams (
+    source VARCHAR NOT NULL, replica VARCHAR NOT NULL, model VARCHAR,
+    first_heard TIMESTAMP, last_heard TIMESTAMP, last_sequence UBIGINT,
+    batches BIGINT, missed_batches BIGINT, replayed_batches BIGINT, restarts BIGINT,
+    unreadable_batches BIGINT, connected BOOLEAN, uncertain VARCHAR,
+    PRIMARY KEY (source, replica)
+);
+
+-- What was resident at `as_of` (one snapshot, replaced as a whole): the prefixes that hold most.
+-- `prefix` is the chain hash of the prefix's last block, `prefix_tokens` its length from the start
+-- of the prompt, `blocks` what it and everything that only continues it hold, over all replicas.
+CREATE TABLE IF NOT EXISTS resident_prefixes (
+    as_of TIMESTAMP NOT NULL, model VARCHAR, tier VARCHAR NOT NULL,
+    prefix UBIGINT NOT NULL, hash_key_id VARCHAR, prefix_tokens BIGINT NOT NULL,
+    blocks BIGINT NOT NULL, tokens BIGINT NOT NULL, replicas BIGINT NOT NULL,
+    requests BIGINT, template VARCHAR, tenant VARCHAR, last_used TIMESTAMP
+);
+
+-- Copies over the fleet, by minute: how many different blocks are resident, how many in all; and
+-- for pairs of replicas how many both hold (replica_b NULL = the fleet's row).
+CREATE TABLE IF NOT EXISTS block_copies (
+    minute TIMESTAMP NOT NULL, model VARCHAR, tier VARCHAR NOT NULL,
+    replica_a VARCHAR, replica_b VARCHAR,
+    unique_blocks BIGINT NOT NULL, resident_blocks BIGINT NOT NULL, shared_blocks BIGINT
+);
+
+-- Requests whose reused blocks were written under another model, adapter, tokenizer or engine start.
+CREATE TABLE IF NOT EXISTS stale_reuse (
+    ts TIMESTAMP NOT NULL, source VARCHAR NOT NULL, request_id VARCHAR, replica VARCHAR,
+    model VARCHAR, tier VARCHAR, reason VARCHAR NOT NULL, tokens BIGINT NOT NULL,
+    written_under VARCHAR, read_under VARCHAR
+);
