@@ -102,6 +102,68 @@ CREATE OR REPLACE MACRO answers(kept_as, dimension, wanted_replica) AS
         WHEN dimension = 'replica' OR wanted_replica IS NOT NULL THEN 'minute' ELSE 'hour'
     END;
 
+-- Sums of two windows side by side, by value of the dimension: the window itself, and the baseline.
+-- Without borders the baseline is the window of equal length just before; all time has nothing
+-- before it. Values without traffic in either have no row.
+CREATE OR REPLACE MACRO compared_windows(
+    dimension, baseline_since_border, baseline_until_border, since_border, until_border,
+    wanted_model, wanted_replica, wanted_route, wanted_template, wanted_tenant
+) AS TABLE
+WITH borders AS (
+    SELECT
+        coalesce(
+            baseline_since_border,
+            CASE
+                WHEN baseline_until_border IS NOT NULL THEN TIMESTAMP '-infinity'
+                ELSE since_border::TIMESTAMP
+                    - (coalesce(until_border, max(ts)) - since_border::TIMESTAMP)
+            END
+        ) AS before_since,
+        coalesce(baseline_until_border, since_border) AS before_until
+    FROM traffic
+    WHERE answers(kept_as, dimension, wanted_replica)
+),
+
+selected AS (
+    SELECT
+        CASE
+            WHEN dimension IS NULL THEN error('set the variable by')
+            WHEN dimension = 'model' THEN model
+            WHEN dimension = 'replica' THEN replica
+            WHEN dimension = 'route' THEN route
+            WHEN dimension = 'template' THEN template
+            WHEN dimension = 'template_version' THEN template_version
+            WHEN dimension = 'tenant' THEN tenant
+            WHEN dimension = 'source' THEN source
+            ELSE error('unknown dimension ' || dimension)
+        END AS value,
+        in_window(ts, since_border, until_border) AS is_now,
+        coalesce(ts >= before_since AND ts < before_until, false) AS is_before,
+        prompt_tokens, ineligible_prompt_tokens, reported_prompt_tokens, cached_tokens
+    FROM traffic, borders
+    WHERE
+        (is_now OR is_before)
+        AND answers(kept_as, dimension, wanted_replica)
+        AND matches(model, wanted_model)
+        AND matches(replica, wanted_replica)
+        AND matches(route, wanted_route)
+        AND matches(template, wanted_template)
+        AND matches(tenant, wanted_tenant)
+)
+
+SELECT
+    coalesce(value, '') AS value,
+    total(CASE WHEN is_now THEN prompt_tokens END) AS prompt_tokens,
+    total(CASE WHEN is_now THEN ineligible_prompt_tokens END) AS ineligible_tokens,
+    total(CASE WHEN is_now THEN reported_prompt_tokens END) AS reported_tokens,
+    total(CASE WHEN is_now THEN cached_tokens END) AS cached_tokens,
+    total(CASE WHEN is_before THEN prompt_tokens END) AS prompt_tokens_before,
+    total(CASE WHEN is_before THEN ineligible_prompt_tokens END) AS ineligible_tokens_before,
+    total(CASE WHEN is_before THEN reported_prompt_tokens END) AS reported_tokens_before,
+    total(CASE WHEN is_before THEN cached_tokens END) AS cached_tokens_before
+FROM selected
+GROUP BY ALL;
+
 -- What an offload map ("load/host" -> amount) holds for one direction, all tiers together.
 CREATE OR REPLACE MACRO offloaded(amounts, direction) AS list_sum(list_transform(
     list_filter(map_entries(amounts), lambda e: starts_with(e.key, direction || '/')),
