@@ -18,6 +18,7 @@ _AGED = (
     ("minute_rollup", "minute"),
     ("hour_rollup", "hour"),
     ("engine_samples", "ts"),
+    ("provider_usage", "day"),
     ("offsets", "updated"),
 )
 _TALLIED = (

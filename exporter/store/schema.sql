@@ -192,6 +192,18 @@ CREATE TABLE IF NOT EXISTS model_prices (
     note VARCHAR, served_here BOOLEAN NOT NULL
 );
 
+-- What others counted: a provider's usage report, or a gateway's daily tables (`reporter`). One row
+-- per bucket of `bucket_seconds` from `day` on, and what it is grouped by. `prompt_tokens` is
+-- inclusive; NULL = not reported. A bucket without a model and with zeros only: nothing was used.
+-- `read_at` is when the report was made: a bucket that ends later was still open. It is compared
+-- with requests and never added to them.
+CREATE TABLE IF NOT EXISTS provider_usage (
+    reporter VARCHAR NOT NULL, day TIMESTAMP NOT NULL, bucket_seconds BIGINT NOT NULL,
+    provider VARCHAR NOT NULL, model VARCHAR, tenant VARCHAR,
+    requests BIGINT, prompt_tokens BIGINT NOT NULL, cached_tokens BIGINT,
+    cache_write_tokens BIGINT, output_tokens BIGINT, read_at TIMESTAMP NOT NULL
+);
+
 -- What KV-cache events told, by minute of the event, cache and tier; several rows may share a key,
 -- so SUM counts. `replica` includes the data-parallel rank. Blocks are the engine's, of
 -- `block_size` tokens. `resident_*` is what was held after the last event of the row, at `heard`.

@@ -1,0 +1,1 @@
+"""What a provider, or a gateway's daily tables, says was used: reports, not requests."""

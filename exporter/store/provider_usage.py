@@ -1,0 +1,128 @@
+"""What usage reports said, kept beside the requests and never among them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.usage_reports.rows import UsageRow
+from exporter.store.store import Store
+from queries.times import as_utc
+
+Window = tuple[datetime, datetime]
+
+_TIME = pa.timestamp("us")
+_COLUMNS: dict[str, pa.DataType] = {
+    "reporter": pa.string(), "day": _TIME, "bucket_seconds": pa.int64(),
+    "provider": pa.string(), "model": pa.string(), "tenant": pa.string(),
+    "requests": pa.int64(), "prompt_tokens": pa.int64(), "cached_tokens": pa.int64(),
+    "cache_write_tokens": pa.int64(), "output_tokens": pa.int64(), "read_at": _TIME,
+}  # fmt: skip
+
+# Buckets of the same reporter and provider that one of the new buckets overlaps.
+_OVERLAPPED = """
+SELECT DISTINCT u.provider, u.day, u.bucket_seconds
+FROM provider_usage AS u
+JOIN (SELECT DISTINCT provider, day, bucket_seconds FROM fresh_usage) AS f
+    ON f.provider = u.provider
+    AND f.day < u.day + to_seconds(u.bucket_seconds)
+    AND u.day < f.day + to_seconds(f.bucket_seconds)
+WHERE u.reporter = $reporter
+"""
+_REPLACE = """
+DELETE FROM provider_usage AS u USING overlapped_usage AS o
+WHERE u.reporter = $reporter
+    AND o.provider = u.provider AND o.day = u.day AND o.bucket_seconds = u.bucket_seconds
+"""
+# Replaced buckets of which the new ones cover only a part of what had passed when they were read.
+_CUT = """
+SELECT o.provider, o.day, o.bucket_seconds, epoch(
+    least(o.day + to_seconds(o.bucket_seconds), any_value(f.read_at)) - o.day
+) AS passed_seconds, sum(epoch(
+    least(f.day + to_seconds(f.bucket_seconds), o.day + to_seconds(o.bucket_seconds))
+    - greatest(f.day, o.day)
+)) AS covered_seconds
+FROM overlapped_usage AS o
+JOIN (SELECT DISTINCT provider, day, bucket_seconds, read_at FROM fresh_usage) AS f
+    ON f.provider = o.provider
+    AND f.day < o.day + to_seconds(o.bucket_seconds)
+    AND o.day < f.day + to_seconds(f.bucket_seconds)
+GROUP BY o.provider, o.day, o.bucket_seconds HAVING covered_seconds < passed_seconds
+ORDER BY o.day LIMIT 1
+"""
+
+
+def replace_usage(
+    store: Store,
+    reporter: str,
+    rows: Sequence[UsageRow],
+    *,
+    window: Window | None = None,
+    read_at: datetime | None = None,
+) -> int:
+    """Keep what a report says; returns the number of rows kept.
+
+    Everything the reporter said before of the buckets the rows cover, or of any bucket that
+    begins in `window` ([since, until), for reporters that leave out days without traffic), is
+    forgotten in the same transaction: reading a report again changes nothing. `read_at` is when
+    the report was made; a bucket that had not ended by then is known to be partial. Raises
+    PrefixscopeError where a longer bucket would be replaced by a part of itself.
+    """
+    batch = _batch(reporter, rows, read_at or datetime.now(UTC))
+    with store.write() as cursor:
+        cursor.register("fresh_usage", batch)
+        try:
+            if window is not None:
+                _forget(cursor, reporter, window)
+            _replace(cursor, reporter)
+        finally:
+            cursor.unregister("fresh_usage")
+    return len(rows)
+
+
+def _replace(cursor: duckdb.DuckDBPyConnection, reporter: str) -> None:
+    """Put the fresh rows in the place of what they overlap."""
+    cursor.execute(
+        f"CREATE OR REPLACE TEMP TABLE overlapped_usage AS {_OVERLAPPED}", {"reporter": reporter}
+    )
+    _refuse_parts(cursor, reporter)
+    cursor.execute(_REPLACE, {"reporter": reporter})
+    cursor.execute("DROP TABLE overlapped_usage")
+    cursor.execute("INSERT INTO provider_usage BY NAME FROM fresh_usage")
+
+
+def _forget(cursor: duckdb.DuckDBPyConnection, reporter: str, window: Window) -> None:
+    cursor.execute(
+        "DELETE FROM provider_usage WHERE reporter = $reporter AND day >= $since AND day < $until",
+        {"reporter": reporter, "since": _naive(window[0]), "until": _naive(window[1])},
+    )
+
+
+def _refuse_parts(cursor: duckdb.DuckDBPyConnection, reporter: str) -> None:
+    for provider, day, seconds, _, covered in cursor.execute(_CUT).fetchall():
+        raise PrefixscopeError(
+            f"{reporter}: the store has what {provider} used in the {seconds:,} s from"
+            f" {day.isoformat()}Z, and this report covers only {covered:,.0f} s of them in finer"
+            " buckets; read the report of whole days"
+        )
+
+
+def _batch(reporter: str, rows: Sequence[UsageRow], read_at: datetime) -> pa.Table:
+    given: dict[str, list[object]] = {
+        "reporter": [reporter] * len(rows),
+        "day": [_naive(row.day) for row in rows],
+        "read_at": [_naive(read_at)] * len(rows),
+    }
+    return pa.table(
+        {
+            name: pa.array(given.get(name) or [getattr(row, name, None) for row in rows], kind)
+            for name, kind in _COLUMNS.items()
+        }
+    )
+
+
+def _naive(moment: datetime) -> datetime:
+    """As the columns keep it: UTC without a zone."""
+    return as_utc(moment).replace(tzinfo=None)

@@ -1,0 +1,3 @@
+from tests.log_path import store
+
+__all__ = ["store"]
