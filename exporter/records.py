@@ -82,6 +82,9 @@ class Request(BaseModel):
     prompt_basis: PromptBasis = "assumed"
     block_size: int | None = Field(default=None, description="tokens per block")
     block_hashes: list[int] | None = Field(default=None, description="chain, first block first")
+    content_hashes: list[int] | None = Field(
+        default=None, description="the same blocks, each named by its own tokens only"
+    )
     hash_scope: HashScope | None = None
     hash_key_id: str | None = None
     flags: list[str] | None = Field(default=None, description="data-quality flags")

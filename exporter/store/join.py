@@ -88,6 +88,7 @@ def _merged() -> str:
 
 _OTHERWISE = {
     "side": "NULL",
+    "content_hashes": "if(e.block_hashes IS NULL, g.content_hashes, e.content_hashes)",
     "arrived": "greatest(g.arrived, e.arrived)",
     "flags": _FLAGS,
 }

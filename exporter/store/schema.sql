@@ -21,7 +21,8 @@ CREATE TABLE IF NOT EXISTS requests (
     queue_seconds DOUBLE, prefill_seconds DOUBLE, e2e_seconds DOUBLE,
     stream BOOLEAN, status VARCHAR NOT NULL, outcome VARCHAR NOT NULL,
     ineligible_reason VARCHAR, prompt_basis VARCHAR NOT NULL,
-    block_size INTEGER, block_hashes UBIGINT[], hash_scope VARCHAR, hash_key_id VARCHAR,
+    block_size INTEGER, block_hashes UBIGINT[], content_hashes UBIGINT[],
+    hash_scope VARCHAR, hash_key_id VARCHAR,
     flags VARCHAR[],
     batch BIGINT NOT NULL,  -- number of the batch of lines that brought it
     position BIGINT NOT NULL  -- byte offset of its line in that input

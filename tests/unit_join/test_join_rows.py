@@ -145,6 +145,17 @@ def test_the_gateways_cached_count_stands_where_the_engine_has_none(store: Store
     assert (row["cached_tokens"], row["cached_device"], row["replica"]) == (320, None, "r-1")
 
 
+@pytest.mark.parametrize(("hashed", "content"), [({}, [7, 8]), ({"block_hashes": [3]}, None)])
+def test_content_hashes_come_from_the_side_the_chain_is_of(
+    store: Store, hashed: Row, content: list[int] | None
+) -> None:
+    gateway(store, {**GATEWAY, "block_hashes": [1, 2], "content_hashes": [7, 8]})
+    engine(store, {**ENGINE, **hashed})
+    (row,) = requests(store)
+    assert row["block_hashes"] == hashed.get("block_hashes", [1, 2])
+    assert row["content_hashes"] == content
+
+
 def test_the_share_that_found_no_partner_is_told(store: Store) -> None:
     gateway(store, GATEWAY, *({**GATEWAY, "request_id": f"lonely-{n}"} for n in range(3)))
     engine(store, ENGINE)

@@ -14,7 +14,7 @@ from exporter.sources.formats import format_named
 from exporter.sources.lines import LineReader
 from exporter.store.append import Stream, append
 from exporter.store.store import Store
-from replay.hashes import chain_hashes, scope_id
+from replay.hashes import chain_hashes, content_hashes, scope_id
 from tests.unit_tap.scripted import CHAT, Script, ask, chunk, rows_in, tapped, until
 
 TOKENS = [40_000_001 + 13 * number for number in range(784)]
@@ -50,6 +50,8 @@ def test_the_store_keeps_what_the_tap_saw(tmp_path: Path) -> None:
     scope = scope_id(store.key, "salt-acme")
     assert served["scope"] == scope
     assert served["block_hashes"] == chain_hashes(TOKENS, 16, str(scope), store.key)
+    assert served["content_hashes"] == content_hashes(TOKENS, 16, store.key)
+    assert len(served["content_hashes"]) == len(served["block_hashes"]) == 784 // 16
     assert served["hash_key_id"] == store.hash_key_id
     assert (served["prompt_tokens"], served["cached_tokens"]) == (784, 768)
     assert (served["side"], served["replica"], served["prompt_basis"]) == (

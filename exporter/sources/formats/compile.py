@@ -71,6 +71,7 @@ KINDS: dict[str, Kind] = {
     "stream": "bool",
     "status": "status",
     "block_hashes": "hashes",
+    "content_hashes": "hashes",
     **dict.fromkeys(_TOKEN_FIELDS, "tokens"),
     **dict.fromkeys(_SECOND_FIELDS, "seconds"),
 }
@@ -90,8 +91,13 @@ TIERS_KNOWN = f"coalesce({', '.join(f'cached_{tier}' for tier in TIERS)}) IS NOT
 
 # Fields that have words of ours only: any other word is as good as none.
 _WORDS = {"replica_role": ReplicaRole, "hash_scope": HashScope, "ttft_point": TtftPoint}
-# A chain with a hash that cannot be read is no chain.
-WHOLE_CHAIN = "list_count(block_hashes) = len(block_hashes)"
+# A chain with a hash that cannot be read is no chain; content hashes are those of a chain's blocks.
+_WHOLE_CHAIN = "list_count(block_hashes) = len(block_hashes)"
+WHOLE_HASHES = {
+    "block_hashes": _WHOLE_CHAIN,
+    "content_hashes": f"""coalesce({_WHOLE_CHAIN} AND list_count(content_hashes) = len(block_hashes)
+        AND len(content_hashes) = len(block_hashes), false)""",
+}
 
 # Text longer than this is cut: labels and ids are short, and a hostile one must stay so.
 TEXT_LIMIT = 256
@@ -363,7 +369,7 @@ def _number(entry: Field) -> str:
     """The number if it can be used: finite, not negative, and whole where it is a count; a chain
     of hashes if every one can."""
     if entry.kind == "hashes":
-        return f"CASE WHEN {WHOLE_CHAIN} THEN {entry.name} END"
+        return f"CASE WHEN {WHOLE_HASHES[entry.name]} THEN {entry.name} END"
     number = f"TRY_CAST({entry.name} AS DOUBLE)"
     if entry.kind == "tokens":
         whole = f"{number} >= 0 AND {number} < {LARGEST_COUNT} AND {number} = floor({number})"

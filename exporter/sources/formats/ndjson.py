@@ -65,6 +65,7 @@ FORMAT = LogFormat(
         text("ineligible_reason", "ineligible_reason"),
         tokens("block_size", "block_size"),
         hashes("block_hashes", "block_hashes"),
+        hashes("content_hashes", "content_hashes"),
         text("hash_scope", "hash_scope"),
         text("hash_key_id", "hash_key_id"),
     ),

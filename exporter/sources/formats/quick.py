@@ -20,7 +20,7 @@ from exporter.sources.formats.compile import (
     TIERS_SUM,
     TIME,
     TS_NUMBER,
-    WHOLE_CHAIN,
+    WHOLE_HASHES,
     constant,
     fields_of,
     first_value,
@@ -159,8 +159,8 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     if "turn" in fields:
         no_number = rf'"({"|".join(_leaves([fields["turn"]]))})"\s*:\s*(true|false)'
         rules.append(f"CASE WHEN turn <= 1 THEN regexp_matches(line, '{no_number}') END")
-    if "block_hashes" in fields:
-        rules.append(f"NOT ({WHOLE_CHAIN})")
+    hashed = [name for name in WHOLE_HASHES if name in fields]
+    rules += [f"{name} IS NOT NULL AND NOT ({WHOLE_HASHES[name]})" for name in hashed]
     if "ttft_seconds" in fields:
         rules.append("stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds")
         rules.append("ttft_seconds = 0")
