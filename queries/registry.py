@@ -12,8 +12,12 @@ import pyarrow as pa
 
 from queries.header import Param, Question, parse_question
 from queries.times import as_utc, parse_time
+from queries.views import is_views, views_sql
 
-VIEWS = "views.sql"
+__all__ = [
+    "BadParameter", "UnknownQuestion", "checked", "question", "questions", "rows", "run",
+    "views_sql",
+]  # fmt: skip
 
 
 class UnknownQuestion(LookupError):
@@ -24,18 +28,13 @@ class BadParameter(ValueError):
     """A parameter is unknown, missing or of the wrong kind; the message names the known ones."""
 
 
-def views_sql() -> str:
-    """The views and macros all questions share; a store runs this after its schema."""
-    return resources.files("queries").joinpath(VIEWS).read_text(encoding="utf-8")
-
-
 @cache
 def questions() -> Mapping[str, Question]:
     """Every question by name, in order of name. Read once per process."""
     files = sorted(resources.files("queries").iterdir(), key=lambda file: file.name)
     found: dict[str, Question] = {}
     for file in files:
-        if file.name.endswith(".sql") and file.name != VIEWS:
+        if file.name.endswith(".sql") and not is_views(file.name):
             asked = parse_question(file.read_text(encoding="utf-8"), file.name)
             found[asked.name] = asked
     return MappingProxyType(found)

@@ -21,6 +21,7 @@ from exporter.errors import PrefixscopeError, StoreLocked
 from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
+from queries.views import views_sql
 
 FILE_NAME = "prefixscope.duckdb"
 KEY_NAME = "hash.key"
@@ -264,7 +265,7 @@ def _migrate(connection: duckdb.DuckDBPyConnection, directory: Path) -> None:
             f"{SCHEMA_VERSION}; upgrade prefixscope"
         )
     connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
-    connection.execute(resources.files("queries").joinpath("views.sql").read_text())
+    connection.execute(views_sql())
     connection.execute(
         "INSERT INTO meta VALUES ('schema_version', $version) ON CONFLICT DO NOTHING",
         {"version": str(SCHEMA_VERSION)},
