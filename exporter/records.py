@@ -152,6 +152,9 @@ class EngineSample(BaseModel):
     )
     offload_bytes: dict[str, int] | None = None
     offload_seconds: dict[str, float] | None = None
+    offload_dropped: dict[str, int] | None = Field(
+        default=None, description="{tier} -> tokens that were meant for it and not written"
+    )
     prefill_seconds: float | None = None
     queue_seconds: float | None = None
     ttft_sum_seconds: float | None = None

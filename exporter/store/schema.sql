@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS hot_since (hour TIMESTAMP NOT NULL);
 
 -- What the counters on metric pages rose by. Columns: exporter.records.EngineSample. `observer`
 -- tells whose they are: only an engine's own enter engine figures. Keys of maps: {tier}/{unit}, of
--- offload {store|load}/{tier}.
+-- offload {store|load}/{tier}, of offload_dropped {tier} (tokens meant for it, not written).
 CREATE TABLE IF NOT EXISTS engine_samples (
     target VARCHAR NOT NULL, replica VARCHAR NOT NULL, engine VARCHAR NOT NULL,
     observer VARCHAR NOT NULL DEFAULT 'engine', exported_by VARCHAR, version VARCHAR,
@@ -95,7 +95,7 @@ CREATE TABLE IF NOT EXISTS engine_samples (
     lookup_count BIGINT, hit_count BIGINT, skipped_count BIGINT, count_unit VARCHAR,
     evicted MAP(VARCHAR, BIGINT), demoted MAP(VARCHAR, BIGINT),
     offload_tokens MAP(VARCHAR, BIGINT), offload_bytes MAP(VARCHAR, BIGINT),
-    offload_seconds MAP(VARCHAR, DOUBLE),
+    offload_seconds MAP(VARCHAR, DOUBLE), offload_dropped MAP(VARCHAR, BIGINT),
     prefill_seconds DOUBLE, queue_seconds DOUBLE,
     ttft_sum_seconds DOUBLE, ttft_buckets MAP(DOUBLE, BIGINT),
     block_lifetime_sum_seconds DOUBLE, block_lifetime_buckets MAP(DOUBLE, BIGINT),
@@ -262,4 +262,9 @@ CREATE TABLE IF NOT EXISTS stale_reuse (
     ts TIMESTAMP NOT NULL, source VARCHAR NOT NULL, request_id VARCHAR, replica VARCHAR,
     model VARCHAR, tier VARCHAR, reason VARCHAR NOT NULL, tokens BIGINT NOT NULL,
     written_under VARCHAR, read_under VARCHAR
+);
+
+-- What the KV of a model weighs, from the settings (exporter.geometry); written anew at start.
+CREATE TABLE IF NOT EXISTS kv_geometry (
+    model VARCHAR PRIMARY KEY, bytes_per_token BIGINT NOT NULL, source VARCHAR NOT NULL
 );

@@ -125,6 +125,14 @@ ROWS = (
         "tokens brought back to the GPU", expected=False,
     ),
     Row(
+        "offload_seconds/store/host", "counter", "seconds", ("lmcache:time_to_store_sum",),
+        "time these writes took, of one worker", expected=False,
+    ),
+    Row(
+        "offload_seconds/load/host", "counter", "seconds", ("lmcache:time_to_retrieve_sum",),
+        "time these loads took, of one worker", expected=False,
+    ),
+    Row(
         "offload_bytes/store/remote", "counter", "bytes", ("lmcache:num_remote_write_bytes_total",),
         "bytes written to the remote backend", every_rank=True, expected=False,
     ),

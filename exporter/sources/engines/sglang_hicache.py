@@ -79,6 +79,22 @@ ROWS = (
         other_than=_FILES, needs="tp_rank", since="0.5.2", expected=False,
     ),
     Row(
+        "offload_dropped/host", "counter", "tokens", (_DROPPED,),
+        "evicted from the device before host memory had a copy",
+        needs="tp_rank", since="0.5.21", expected=False,
+    ),
+    Row(
+        "offload_dropped/disk", "counter", "tokens",
+        ("sglang:hicache_backup_dropped_tokens_total",), "writes to files given up",
+        where=_FILES, needs="tp_rank", since="0.5.21", expected=False,
+    ),
+    Row(
+        "offload_dropped/remote", "counter", "tokens",
+        ("sglang:hicache_backup_dropped_tokens_total",),
+        "writes to any other storage backend given up",
+        other_than=_FILES, needs="tp_rank", since="0.5.21", expected=False,
+    ),
+    Row(
         "tier_used/host/tokens", "gauge", "tokens", ("sglang:hicache_host_used_tokens",),
         "tokens in the host pool", since="0.5.10", expected=False,
     ),
@@ -90,7 +106,6 @@ ROWS = (
 
 SKIPPED = {
     "sglang:eviction_duration_seconds": "time of eviction passes",
-    "sglang:hicache_backup_dropped_tokens": "writes to storage lost; the tokens stay in memory",
     "sglang:prefetch_": "bandwidth and pages of single operations",
     "sglang:backup_": "bandwidth and pages of single operations",
     "sglang:storage_prefetch_": "outcomes of storage queries; hits count in cached_tokens",

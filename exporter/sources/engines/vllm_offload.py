@@ -64,6 +64,13 @@ HOST_ROWS = (
         where={"outcome": frozenset({"stored"})}, since="0.31.0", expected=False,
     ),
     Row(
+        "offload_dropped/host", "counter", "blocks",
+        ("vllm:simple_kv_offload_save_outcomes_total",),
+        "blocks it could not store: no room in host memory, or the request was over",
+        where={"outcome": frozenset({"dropped_cpu_full", "dropped_request_gone"})},
+        since="0.31.0", expected=False,
+    ),
+    Row(
         "tier_capacity/host/tokens", "info", "tokens", ("vllm:kv_offload_config_info",),
         "tokens that fit in host memory", label="cpu_kv_cache_size_tokens",
         since="0.33.0", expected=False,
