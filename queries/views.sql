@@ -386,6 +386,8 @@ WITH timed AS (
         AND replica_role IS DISTINCT FROM 'decode'
         AND is_reported(prompt_tokens, cached_tokens, ineligible_reason)
         AND coalesce(prefill_seconds, ttft_seconds) IS NOT NULL
+        -- Their time holds a load as well, which is no prefill.
+        AND coalesce(cached_host, 0) + coalesce(cached_disk, 0) + coalesce(cached_remote, 0) = 0
         AND matches(coalesce(model, ''), wanted_model)
         AND matches(coalesce(replica, ''), wanted_replica)
 ),
