@@ -13,9 +13,11 @@ columns:
   replica: {type: VARCHAR, unit: name, meaning: "Replica."}
   kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "Share held by running requests."}
   running_tokens: {type: BIGINT, unit: tokens, meaning: "Held by running requests."}
-  cached_tokens: {type: BIGINT, unit: tokens, meaning: "Reusable but unreferenced; NULL where the engine does not say."}
-  free_tokens: {type: BIGINT, unit: tokens, meaning: "Neither; NULL where the engine does not say."}
+  cached_tokens: {type: BIGINT, unit: tokens, meaning: "Reusable but unreferenced, as in memory_split; NULL where neither engine nor events tell."}
+  free_tokens: {type: BIGINT, unit: tokens, meaning: "Neither; NULL where neither engine nor events tell."}
   capacity_tokens: {type: BIGINT, unit: tokens, meaning: "KV tokens the memory holds; NULL where unknown."}
+  basis: {type: VARCHAR, unit: name, meaning: "What tells cached and free: engine (its own gauges) or events; NULL where nothing tells."}
+  uncertain: {type: VARCHAR, unit: text, meaning: "Why cached and free by events may be wrong; NULL = nothing is known to be."}
 */
 SELECT
     time_bucket(
@@ -26,15 +28,15 @@ SELECT
     ) AS ts,
     replica,
     avg(kv_usage_ratio) AS kv_usage_ratio,
-    round(avg(
-        coalesce(kv_running_tokens, kv_usage_ratio * kv_capacity_tokens)
-    ))::BIGINT AS running_tokens,
-    round(avg(kv_cached_tokens))::BIGINT AS cached_tokens,
-    round(avg(kv_free_tokens))::BIGINT AS free_tokens,
-    round(avg(kv_capacity_tokens))::BIGINT AS capacity_tokens
-FROM engine_own
+    round(avg(running_tokens))::BIGINT AS running_tokens,
+    round(avg(cached_tokens))::BIGINT AS cached_tokens,
+    round(avg(free_tokens))::BIGINT AS free_tokens,
+    round(avg(capacity_tokens))::BIGINT AS capacity_tokens,
+    nullif(string_agg(DISTINCT basis, ' and ' ORDER BY basis DESC), '') AS basis,
+    reasons(uncertain) AS uncertain
+FROM memory_samples
 WHERE
-    in_window(engine_own.ts, getvariable('since'), getvariable('until'))
+    in_window(memory_samples.ts, getvariable('since'), getvariable('until'))
     AND matches(coalesce(model, ''), getvariable('model'))
     AND matches(replica, getvariable('replica'))
 GROUP BY 1, 2

@@ -12,10 +12,21 @@ columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   capacity_tokens: {type: BIGINT, unit: tokens, meaning: "KV tokens the memory holds; NULL where unknown."}
   running_tokens: {type: BIGINT, unit: tokens, meaning: "Held by running requests."}
-  cached_tokens: {type: BIGINT, unit: tokens, meaning: "Reusable but unreferenced; NULL where the engine does not say."}
-  free_tokens: {type: BIGINT, unit: tokens, meaning: "Neither; NULL where the engine does not say."}
+  cached_tokens: {type: BIGINT, unit: tokens, meaning: "Reusable but unreferenced: the engine's own gauge, else, by events, resident - (running - one block per running request, at least 0); NULL where neither tells."}
+  free_tokens: {type: BIGINT, unit: tokens, meaning: "Neither: the engine's own gauge, else capacity - running - cached; NULL where neither tells."}
+  resident_tokens: {type: BIGINT, unit: tokens, meaning: "Full blocks that can be reused, held by running requests or not, by events; NULL without."}
   kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "Share held by running requests, weighted by capacity (plain mean where no capacity is known)."}
   max_kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "The fullest replica."}
+  capacity_blocks: {type: BIGINT, unit: blocks, meaning: "capacity_tokens / block size."}
+  running_blocks: {type: BIGINT, unit: blocks, meaning: "running_tokens / block size."}
+  cached_blocks: {type: BIGINT, unit: blocks, meaning: "cached_tokens / block size."}
+  free_blocks: {type: BIGINT, unit: blocks, meaning: "free_tokens / block size."}
+  capacity_bytes: {type: BIGINT, unit: bytes, meaning: "capacity_tokens x bytes per token, all GPUs of a replica; NULL where the model's KV geometry is not in the settings."}
+  running_bytes: {type: BIGINT, unit: bytes, meaning: "running_tokens x bytes per token."}
+  cached_bytes: {type: BIGINT, unit: bytes, meaning: "cached_tokens x bytes per token."}
+  free_bytes: {type: BIGINT, unit: bytes, meaning: "free_tokens x bytes per token."}
+  basis: {type: VARCHAR, unit: name, meaning: "What tells cached and free: engine (its own gauges), events, or both, each of other replicas; NULL where nothing tells."}
+  uncertain: {type: VARCHAR, unit: text, meaning: "Why cached and free by events may be wrong; NULL = nothing is known to be."}
   replicas: {type: BIGINT, unit: count, meaning: "Replicas behind the row."}
   as_of: {type: TIMESTAMP, unit: time, meaning: "Latest of their samples."}
 */
@@ -25,22 +36,17 @@ WITH latest AS (
         coalesce(arg_max_null(model, ts), '') AS model,
         max(ts) AS ts,
         arg_max_null(kv_usage_ratio, ts) AS kv_usage_ratio,
-        arg_max_null(kv_capacity_tokens, ts) AS capacity_tokens,
-        arg_max_null(
-            coalesce(kv_running_tokens, round(kv_usage_ratio * kv_capacity_tokens)::BIGINT), ts
-        ) AS running_tokens,
+        arg_max_null(capacity_tokens, ts) AS capacity_tokens,
+        arg_max_null(running_tokens, ts) AS running_tokens,
+        arg_max_null(block_size, ts) AS block_size,
         -- Of the newest sample that tells of memory, where it may have become unknown again.
-        arg_max(struct_pack(tokens := kv_cached_tokens), ts) FILTER (tells_memory).tokens
-            AS cached_tokens,
-        arg_max(struct_pack(tokens := kv_free_tokens), ts) FILTER (tells_memory).tokens
-            AS free_tokens
-    FROM (
-        SELECT
-            *,
-            coalesce(kv_usage_ratio, kv_running_tokens, kv_cached_tokens) IS NOT NULL
-                AS tells_memory
-        FROM engine_own
-    )
+        arg_max(
+            struct_pack(
+                cached := cached_tokens, free := free_tokens, resident := resident_tokens,
+                basis := basis, uncertain := uncertain
+            ), ts
+        ) FILTER (tells_memory) AS newest
+    FROM memory_samples
     WHERE
         in_window(ts, getvariable('since'), getvariable('until'))
         AND matches(coalesce(model, ''), getvariable('model'))
@@ -50,26 +56,21 @@ WITH latest AS (
 
 selected AS (
     SELECT
-        *,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'replica' THEN replica
-            WHEN getvariable('by') = 'model' THEN model
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value
+        * EXCLUDE (newest), newest.cached AS cached_tokens, newest.free AS free_tokens,
+        newest.resident AS resident_tokens, newest.basis AS basis, newest.uncertain AS uncertain,
+        g.bytes_per_token,
+        cache_dimension(getvariable('by'), latest.model, replica) AS value
     FROM latest
+    LEFT JOIN kv_geometry AS g ON g.model = latest.model
 )
 
--- A sum is known only where it is known of every replica.
 SELECT
     value,
-    CASE WHEN count(capacity_tokens) = count(*) THEN sum(capacity_tokens) END::BIGINT
-        AS capacity_tokens,
-    CASE WHEN count(running_tokens) = count(*) THEN sum(running_tokens) END::BIGINT
-        AS running_tokens,
-    CASE WHEN count(cached_tokens) = count(*) THEN sum(cached_tokens) END::BIGINT
-        AS cached_tokens,
-    CASE WHEN count(free_tokens) = count(*) THEN sum(free_tokens) END::BIGINT AS free_tokens,
+    sum_of_all(capacity_tokens) AS capacity_tokens,
+    sum_of_all(running_tokens) AS running_tokens,
+    sum_of_all(cached_tokens) AS cached_tokens,
+    sum_of_all(free_tokens) AS free_tokens,
+    sum_of_all(resident_tokens) AS resident_tokens,
     coalesce(
         ratio(
             sum(kv_usage_ratio * capacity_tokens),
@@ -78,6 +79,16 @@ SELECT
         avg(kv_usage_ratio)
     ) AS kv_usage_ratio,
     max(kv_usage_ratio) AS max_kv_usage_ratio,
+    sum_of_all(round(capacity_tokens / block_size)) AS capacity_blocks,
+    sum_of_all(round(running_tokens / block_size)) AS running_blocks,
+    sum_of_all(round(cached_tokens / block_size)) AS cached_blocks,
+    sum_of_all(round(free_tokens / block_size)) AS free_blocks,
+    sum_of_all(capacity_tokens * bytes_per_token) AS capacity_bytes,
+    sum_of_all(running_tokens * bytes_per_token) AS running_bytes,
+    sum_of_all(cached_tokens * bytes_per_token) AS cached_bytes,
+    sum_of_all(free_tokens * bytes_per_token) AS free_bytes,
+    nullif(string_agg(DISTINCT basis, ' and ' ORDER BY basis DESC), '') AS basis,
+    reasons(uncertain) AS uncertain,
     count(*) AS replicas,
     max(ts) AS as_of
 FROM selected

@@ -4,13 +4,14 @@ question: What does this store hold, and what can be said from it?
 grain: one row
 params: {}
 columns:
-  level: {type: INTEGER, unit: level, meaning: "NULL empty, 0 engine counters only, 1 request rows."}
+  level: {type: INTEGER, unit: level, meaning: "NULL empty, 0 engine counters (or KV-cache events) only, 1 request rows, 2 with KV-cache events too."}
   demo: {type: BOOLEAN, unit: flag, meaning: "True if the data is the labelled synthetic demo."}
   requests: {type: BIGINT, unit: requests, meaning: "Request rows, rolled up ones included."}
   first_ts: {type: TIMESTAMP, unit: time, meaning: "Earliest request; its hour where rolled up."}
   last_ts: {type: TIMESTAMP, unit: time, meaning: "Latest request."}
   engine_first_ts: {type: TIMESTAMP, unit: time, meaning: "Earliest engine sample."}
   engine_last_ts: {type: TIMESTAMP, unit: time, meaning: "Latest engine sample."}
+  events_last_ts: {type: TIMESTAMP, unit: time, meaning: "Latest KV-cache event; NULL if none came."}
   replicas: {type: BIGINT, unit: count, meaning: "Replicas engine samples know; else those request rows name."}
   hot_since: {type: TIMESTAMP, unit: time, meaning: "Request rows are kept from here on; NULL if nothing was removed."}
   hit_threshold_ratio: {type: DOUBLE, unit: ratio, meaning: "Cached share from which an outcome is a hit."}
@@ -33,6 +34,10 @@ sampled AS (
     FROM engine_own
 ),
 
+told AS (
+    SELECT max(heard) AS events_last_ts FROM block_minutes
+),
+
 kept AS (
     SELECT
         coalesce(max(value) FILTER (key = 'demo'), 'false')::BOOLEAN AS demo,
@@ -42,9 +47,12 @@ kept AS (
 )
 
 SELECT
-    CASE WHEN requests > 0 THEN 1 WHEN engine_last_ts IS NOT NULL THEN 0 END AS level,
-    demo, requests, first_ts, last_ts, engine_first_ts, engine_last_ts,
+    CASE
+        WHEN requests > 0 THEN CASE WHEN events_last_ts IS NULL THEN 1 ELSE 2 END
+        WHEN coalesce(engine_last_ts, events_last_ts) IS NOT NULL THEN 0
+    END AS level,
+    demo, requests, first_ts, last_ts, engine_first_ts, engine_last_ts, events_last_ts,
     CASE WHEN sampled.replicas > 0 THEN sampled.replicas ELSE named.replicas END AS replicas,
     (SELECT max(hour) FROM hot_since) AS hot_since,
     hit_threshold_ratio
-FROM logged, named, sampled, kept;
+FROM logged, named, sampled, told, kept;

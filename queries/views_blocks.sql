@@ -252,6 +252,10 @@ LEFT JOIN tier_capacities AS p ON p.replica = c.replica AND p.tier = c.tier;
 CREATE OR REPLACE MACRO turnover_ratio(left_tokens, capacity_token_minutes, known) AS
     CASE WHEN bool_and(known) THEN ratio(sum(left_tokens), sum(capacity_token_minutes)) END;
 
+-- A sum that is known only where every part is.
+CREATE OR REPLACE MACRO sum_of_all(counts) AS
+    CASE WHEN count(counts) = count(*) THEN sum(counts) END::BIGINT;
+
 -- Why a figure from events may be wrong, each reason once; NULL = it is right.
 CREATE OR REPLACE MACRO reasons(uncertain) AS
     nullif(string_agg(DISTINCT uncertain, '; ' ORDER BY uncertain), '');
@@ -363,3 +367,103 @@ FROM cumulative
 WINDOW bounds AS (
     PARTITION BY observer, kind, replica, model, engine, version ORDER BY upper
 );
+
+-- Tokens of running requests that are resident too, so that they are not counted twice: all but
+-- the last block of each request, which is not full yet and has no hash. Unknown stays unknown.
+CREATE OR REPLACE MACRO running_resident(
+    running_tokens, resident_tokens, running_requests, block_size
+) AS CASE
+    WHEN running_tokens IS NOT NULL AND resident_tokens IS NOT NULL THEN least(
+        resident_tokens,
+        greatest(running_tokens - coalesce(running_requests * block_size, 0), 0)
+    )
+END;
+
+-- Reusable but unreferenced, by events: what is resident and not held by running requests, at most
+-- what these leave of the capacity (least passes over an unknown one). Unknown stays unknown.
+CREATE OR REPLACE MACRO cached_by_events(
+    running_tokens, resident_tokens, running_requests, block_size, capacity_tokens
+) AS CASE
+    WHEN running_tokens IS NOT NULL AND resident_tokens IS NOT NULL THEN greatest(least(
+        resident_tokens
+            - running_resident(running_tokens, resident_tokens, running_requests, block_size),
+        capacity_tokens - running_tokens
+    ), 0)
+END;
+
+CREATE OR REPLACE MACRO free_by_events(running_tokens, cached_tokens, capacity_tokens) AS
+    CASE
+        WHEN capacity_tokens - running_tokens - cached_tokens < 0 THEN 0
+        ELSE capacity_tokens - running_tokens - cached_tokens
+    END;
+
+-- Samples of engines with running, cached and free tokens: by the engine's own gauges where it has
+-- them, else by its usage and what events said was resident at that time.
+CREATE OR REPLACE VIEW memory_samples AS
+WITH samples AS (
+    SELECT
+        ts, replica, model, kv_usage_ratio, running_requests, block_size,
+        kv_capacity_tokens AS capacity_tokens,
+        coalesce(kv_running_tokens, round(kv_usage_ratio * kv_capacity_tokens)::BIGINT)
+            AS running_tokens,
+        kv_cached_tokens, kv_free_tokens,
+        coalesce(kv_usage_ratio, kv_running_tokens, kv_cached_tokens) IS NOT NULL
+            AS tells_memory
+    FROM engine_own
+),
+
+held AS (
+    SELECT r.*, t.told_until
+    FROM residency AS r JOIN told_caches AS t USING (replica, tier)
+    WHERE tier = 'device'
+)
+
+SELECT
+    s.ts, s.replica, s.model, s.kv_usage_ratio, s.running_requests, s.capacity_tokens,
+    s.running_tokens, s.tells_memory,
+    coalesce(s.block_size, h.block_size) AS block_size,
+    CASE WHEN s.tells_memory THEN h.resident_tokens END AS resident_tokens,
+    CASE
+        WHEN s.kv_cached_tokens IS NOT NULL THEN 'engine'
+        WHEN s.running_tokens IS NOT NULL AND h.resident_tokens IS NOT NULL THEN 'events'
+    END AS basis,
+    CASE
+        WHEN basis = 'engine' THEN s.kv_cached_tokens
+        ELSE cached_by_events(
+            s.running_tokens, h.resident_tokens, s.running_requests,
+            coalesce(s.block_size, h.block_size), s.capacity_tokens
+        )::BIGINT
+    END AS cached_tokens,
+    CASE
+        WHEN basis = 'events'
+            THEN free_by_events(s.running_tokens, cached_tokens, s.capacity_tokens)::BIGINT
+        ELSE s.kv_free_tokens
+    END AS free_tokens,
+    CASE WHEN basis = 'events' THEN coalesce(
+        h.uncertain,
+        CASE WHEN s.ts > h.told_until + INTERVAL 5 MINUTE
+            THEN strftime(h.told_until, 'no events since %Y-%m-%d %H:%M UTC') END,
+        CASE WHEN h.resident_tokens > s.capacity_tokens
+            THEN 'more is resident than the memory holds' END
+    ) END AS uncertain
+FROM samples AS s
+ASOF LEFT JOIN held AS h ON s.replica = h.replica AND s.ts >= h.heard;
+
+-- Resident tokens now, per model and tier: the last word on each cache.
+CREATE OR REPLACE VIEW resident_totals AS
+SELECT t.model, r.tier, sum(resident_tokens)::BIGINT AS resident_tokens
+FROM (
+    SELECT replica, tier, arg_max(resident_tokens, heard) AS resident_tokens
+    FROM residency GROUP BY ALL
+) AS r
+JOIN told_caches AS t ON t.replica = r.replica AND t.tier = r.tier
+GROUP BY ALL;
+
+-- The prefixes of the latest snapshot with their weight.
+CREATE OR REPLACE VIEW held_prefixes AS
+SELECT
+    p.*, coalesce(p.model, '') AS named, p.tokens * g.bytes_per_token AS bytes,
+    t.resident_tokens
+FROM resident_prefixes AS p
+LEFT JOIN kv_geometry AS g ON g.model = p.model
+LEFT JOIN resident_totals AS t ON t.model = coalesce(p.model, '') AND t.tier = p.tier;

@@ -23,6 +23,11 @@ FILLED: dict[str, dict[str, object]] = {
     },
     "engine_samples": {"engine": "vllm", "role": "unified", "reset": False, "gap": False},
     "ingest_batches": {"source_format": "test"},
+    "block_minutes": {"source": "kv", "model": "m", "tier": "device", "block_size": 16},
+    "block_resets": {"source": "kv", "model": "m", "tier": "device"},
+    "block_streams": {"source": "kv", "model": "m"},
+    "block_copies": {"model": "m", "tier": "device"},
+    "resident_prefixes": {"model": "m", "tier": "device", "hash_key_id": "k"},
 }  # fmt: skip
 
 
@@ -52,6 +57,8 @@ def insert(cursor: duckdb.DuckDBPyConnection) -> Insert:
                 row.setdefault("arrived", row["ts"])
             if table == "engine_samples":
                 row.setdefault("target", row["replica"])
+            if table == "block_minutes":
+                row.setdefault("heard", row["minute"])
             for _ in range(copies):
                 _insert(cursor, table, row)
 
