@@ -77,16 +77,17 @@ def who(by: str) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def movers(by: str) -> tuple[Column, ...]:
-    """Both windows side by side."""
+def parts(by: str) -> tuple[Column, ...]:
+    """Each segment's part of the change, and both windows side by side."""
     return (
         Column(by, by, "name", meaning=f"The {by}; “(not given)” where rows do not say."),
-        Column("extra_computed_tokens", "extra computed tokens", "count", "movers"),
-        Column("token_hit_ratio_before", "ratio before", "ratio", "movers"),
-        Column("token_hit_ratio", "ratio now", "ratio", "movers"),
-        Column("change_ratio", "change, points", "points", "movers"),
-        Column("coverage_ratio_before", "coverage before", "ratio", "movers"),
-        Column("coverage_ratio", "coverage now", "ratio", "movers"),
+        Column("change_ratio", "part of the change, points", "points", "explain"),
+        Column("within_tokens", "by its ratio, tokens", "count", "explain"),
+        Column("mix_tokens", "by its share, tokens", "count", "explain"),
+        Column("token_hit_ratio_before", "ratio before", "ratio", "explain"),
+        Column("token_hit_ratio", "ratio now", "ratio", "explain"),
+        Column("traffic_share_ratio_before", "share before", "ratio", "explain"),
+        Column("traffic_share_ratio", "share now", "ratio", "explain"),
     )
 
 

@@ -89,19 +89,19 @@ def of_tokens(row: Row) -> str:
     return f"**{whole(cached)} of {whole(reported)} reported prompt tokens.**"
 
 
-def movers(answers: Answers, by: str) -> Rows:
-    """Who moved against the comparison window; no rows where nothing is compared."""
+def against_before(answers: Answers, question: str, by: str) -> Rows:
+    """A question that compares two windows; no rows where nothing is compared."""
     before = answers.before
     if before is None:
         return []
-    return answers.rows("movers", by=by, baseline_since=before.since, baseline_until=before.until)
+    return answers.rows(question, by=by, baseline_since=before.since, baseline_until=before.until)
 
 
 def where(answers: Answers, lead: Headline) -> str:
     """The template that explains most of a drop, by the log; '' without a drop or a leader."""
     if lead.basis != "log" or (lead.change or 0.0) > -RATIO_NOISE:
         return ""
-    return where_words("template", movers(answers, "template"))
+    return where_words("template", against_before(answers, "movers", "template"))
 
 
 def told(row: Row, all_computed_tokens: float) -> Row:

@@ -9,10 +9,11 @@ from exporter.errors import PrefixscopeError
 from prefixscope import __version__
 from prefixscope.commands import doctor, init, load, look, names, operate, plan, run
 from prefixscope.commands.backfill import backfill
+from prefixscope.commands.explain import explain
 from prefixscope.commands.options import messages
 from prefixscope.commands.tap import tap
 
-START, LOOK, WHAT_IF, OPERATE = "Start", "Look", "What if", "Operate"
+START, LOOK, EXPLAIN, WHAT_IF, OPERATE = "Start", "Look", "Explain", "What if", "Operate"
 
 app = typer.Typer(
     name="prefixscope",
@@ -29,6 +30,7 @@ app.command(rich_help_panel=START)(backfill)
 app.command(rich_help_panel=START)(tap)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
+app.command(rich_help_panel=EXPLAIN)(explain)
 app.command(rich_help_panel=WHAT_IF)(plan.geometry)
 app.command(rich_help_panel=OPERATE)(doctor.doctor)
 app.command(rich_help_panel=OPERATE)(names.names)

@@ -111,6 +111,19 @@ def to_arrow(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+def write(form: Output, table: pa.Table) -> None:
+    """Write to standard output in a form for programs.
+
+    As bytes, so that neither encoding nor line ends depend on the terminal.
+    """
+    if form is Output.ARROW:
+        content = to_arrow(table)
+    else:
+        content = (to_json if form is Output.JSON else to_csv)(table).encode()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
 def terminal() -> Console:
     """Standard output; as wide as it takes where the reader is a file or a program."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)

@@ -21,6 +21,8 @@ BEFORE = "#8b929c"
 LOAD = "#8b929c"
 RUNNING = "#7d5ba6"
 FREE = "#b9c0c8"
+CHANGED_RATIO = "#4f6d9b"
+CHANGED_MIX = "#b58700"
 
 # Replicas are names, not meanings: steps of lightness over neutral hues.
 REPLICAS = (

@@ -7,10 +7,12 @@ import streamlit as st
 from dashboard import columns, page, single_requests, tables
 from dashboard.answers import Answers
 from dashboard.controls import choose, drill
-from dashboard.figures.movers import movers_bars
+from dashboard.explained import change_words, part_words
+from dashboard.figures.parts import parts_bars
 from dashboard.figures.rows import Row, Rows, group, number
+from dashboard.figures.safe import code_span
 from dashboard.figures.sparkline import sparkline
-from dashboard.headline import movers, told
+from dashboard.headline import against_before, told
 from dashboard.words import NEXT_STEP_ROWS, purpose
 
 # What a click leads to: the next finer dimension.
@@ -19,7 +21,7 @@ MOST_TRENDS = 200
 
 
 def body(answers: Answers) -> None:
-    """One table for the chosen dimension, then what moved."""
+    """One table for the chosen dimension, then why the ratio moved."""
     if answers.state.get("level") == 0:
         _engines_only(answers)
         return
@@ -33,7 +35,7 @@ def body(answers: Answers) -> None:
     tables.show(_with_trends(answers, "hit_ratio_over_time", rows, by), columns.who(by),
                 f"who-{by}", names=by, chosen=partial(drill, by, NEXT[by]),
                 alt=f"Token hit ratio by {by}")  # fmt: skip
-    _movers(answers, by)
+    _why(answers, by)
     single_requests.show(answers)
 
 
@@ -49,17 +51,19 @@ def _with_trends(answers: Answers, question: str, rows: Rows, by: str) -> list[R
     return [{**told(row, total), "trend": trends.get(row[by])} for row in rows]
 
 
-def _movers(answers: Answers, by: str) -> None:
+def _why(answers: Answers, by: str) -> None:
     if answers.before is None:
-        st.caption("Movers need a comparison: choose one in “Compare with”.")
+        st.caption("Why the ratio moved needs a comparison: choose one in “Compare with”.")
         return
-    rows = movers(answers, by)
-    st.markdown(f"##### Movers against {page.comparison_words(answers)}", help=purpose("movers"))
+    rows = against_before(answers, "explain", by)
+    st.markdown(f"##### Why the ratio moved against {page.comparison_words(answers)}",
+                help=purpose("explain"))  # fmt: skip
+    st.markdown(f"{change_words(rows)} {part_words(by, rows, code_span)}")
     bars, table = st.columns([1, 1.4])
     with bars:
-        page.chart(movers_bars(rows, by), "who-movers", "Who moved the ratio")
+        page.chart(parts_bars(rows, by), "who-parts", "Parts of the change of the ratio")
     with table:
-        tables.show(rows, columns.movers(by), f"movers-{by}", alt=f"Movers by {by}")
+        tables.show(rows, columns.parts(by), f"parts-{by}", alt=f"Parts of the change by {by}")
 
 
 def _engines_only(answers: Answers) -> None:

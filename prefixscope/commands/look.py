@@ -48,7 +48,7 @@ def query(
     if as_ is Output.TABLE:
         _print(name, table, params.get("by"))
     else:
-        _write(as_, table)
+        output.write(as_, table)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -63,17 +63,6 @@ def _print(name: str, table: pa.Table, by: str | None) -> None:
     left_out = output.print_table(output.terminal(), name, table, by)
     if left_out:
         options.messages().print(f"{left_out} more columns with --output json", style="dim")
-
-
-def _write(form: Output, table: pa.Table) -> None:
-    """Bytes, so that neither encoding nor line ends depend on the terminal."""
-    if form is Output.ARROW:
-        content = output.to_arrow(table)
-    else:
-        write = output.to_json if form is Output.JSON else output.to_csv
-        content = write(table).encode()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
 
 
 def now(

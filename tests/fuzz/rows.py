@@ -30,7 +30,11 @@ _LARGEST = 10**9
 # A blank line as long as this or longer is one that cannot be read; shorter ones are no lines.
 _BLANK_BYTES = 16
 # Questions that cannot be asked without saying something.
-_NEEDED = {"dimension_values": {"dimension": "tenant"}, "movers": {"by": "tenant"}}
+_NEEDED = {
+    "dimension_values": {"dimension": "tenant"},
+    "movers": {"by": "tenant"},
+    "explain": {"by": "tenant"},
+}
 # Documents are taken one by one: each is a whole input.
 DOCUMENTS = {known.name for known in FORMATS if known.documents}
 

@@ -84,7 +84,7 @@ def test_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_column_of_every_table_is_defined() -> None:
     by_all = [make(by) for make, by in (
-        (columns.who, "route"), (columns.who, "tenant"), (columns.movers, "template"),
+        (columns.who, "route"), (columns.who, "tenant"), (columns.parts, "template"),
         (columns.engine, "model"), (columns.engine, "replica"),
     )]  # fmt: skip
     fixed = [columns.REPLICAS, columns.MEMORY, columns.OUTCOMES, columns.SPEED,

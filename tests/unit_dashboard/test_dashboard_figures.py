@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import plotly.graph_objects as go
 import pytest
 
-from dashboard.figures import latency, memory, movers, palette, rows
+from dashboard.figures import latency, memory, palette, parts, rows
 from dashboard.figures.over_time import ratio_with_load
 from dashboard.figures.sparkline import HEIGHT, WIDTH, sparkline
 from tests.unit_dashboard.loopback import HOSTILE
@@ -87,16 +87,12 @@ def test_ratio_line_breaks_at_gaps_and_names_its_sums() -> None:
     line = traces(figure)["token hit ratio"]
     assert listed(line["y"]) == [0.712, 0.5, None, 0.0]
     assert line["connectgaps"] is False
-    assert line["customdata"][0] == (
-        " (712 of 1,000 reported prompt tokens, coverage 100.0 %)"
-    )
+    assert line["customdata"][0] == (" (712 of 1,000 reported prompt tokens, coverage 100.0 %)")
     assert listed(line["marker"]["size"]) == [0, 0, 0, 5]  # the lone step is a dot
 
 
 def test_coverage_is_drawn_where_it_is_not_full() -> None:
-    full = ratio_with_load(
-        [ratio_row(0, 1, 100, 100)], [], step_seconds=60, label="ratio", **HOUR
-    )
+    full = ratio_with_load([ratio_row(0, 1, 100, 100)], [], step_seconds=60, label="ratio", **HOUR)
     assert "coverage" not in traces(full)
     half = ratio_with_load([ratio_row(0, 1, 50, 100)], [], step_seconds=60, label="ratio", **HOUR)
     assert listed(traces(half)["coverage"]["y"]) == [0.5]
@@ -150,21 +146,24 @@ def test_sparkline_of_nothing_is_nothing() -> None:
     assert sparkline([], "r", START, START, 60) is None
 
 
-# ---------------------------------------------------------------- movers
+# ---------------------------------------------------------------- parts of a change
 
 
-def test_movers_colour_more_and_less_and_escape_names() -> None:
+def test_parts_are_two_bars_a_segment_and_names_are_escaped() -> None:
     given = [
-        {"tenant": HOSTILE, "extra_computed_tokens": 500, "token_hit_ratio": 0.575,
-         "token_hit_ratio_before": 0.7, "change_ratio": -0.125},
-        {"tenant": "", "extra_computed_tokens": -20, "token_hit_ratio": 0.5},
-        {"tenant": "new", "extra_computed_tokens": None},
+        {"tenant": HOSTILE, "change_tokens": -480, "within_tokens": -500, "mix_tokens": 20,
+         "change_ratio": -0.12, "token_hit_ratio": 0.575, "token_hit_ratio_before": 0.7,
+         "traffic_share_ratio": 0.5, "traffic_share_ratio_before": 0.25},
+        {"tenant": "", "change_tokens": -20, "within_tokens": 0, "mix_tokens": -20},
+        {"tenant": "new", "change_tokens": None},
     ]  # fmt: skip
-    figure = movers.movers_bars(given, "tenant")
-    bar = json.loads(figure.to_json())["data"][0]
-    assert bar["marker"]["color"] == [palette.COMPUTED, palette.CACHED]
-    assert "70.0 % before, 57.5 % now (-12.5 points)" in bar["customdata"][0]
-    assert "500 extra computed tokens" in bar["customdata"][0]
+    figure = parts.parts_bars(given, "tenant")
+    own, share = json.loads(figure.to_json())["data"]
+    assert (own["name"], own["x"]) == ("own ratio", [-500, 0])
+    assert (share["name"], share["x"]) == ("share of traffic", [20, -20])
+    assert "-12.0 points" in own["customdata"][0]
+    assert "ratio 70.0 % before, 57.5 % now: -500 tokens" in own["customdata"][0]
+    assert "share 25.0 % before, 50.0 % now: 20 tokens" in own["customdata"][0]
     assert "<img" not in figure.to_json()
     assert figure.layout.yaxis.ticktext[1] == "(not given)"
 
@@ -243,8 +242,10 @@ def test_dose_line_stands_in_the_middle_of_its_classes() -> None:
 
 
 def test_ttft_over_time_has_gaps_per_outcome() -> None:
-    given = [{"ts": minute(n), "outcome": outcome, "requests": 4, "p50_seconds": 0.1,
-              "p95_seconds": 0.2} for n, outcome in ((0, "hit"), (1, "miss"), (2, "hit"))]
+    given = [
+        {"ts": minute(n), "outcome": outcome, "requests": 4, "p50_seconds": 0.1, "p95_seconds": 0.2}
+        for n, outcome in ((0, "hit"), (1, "miss"), (2, "hit"))
+    ]
     drawn = traces(latency.ttft_over_time(given, step_seconds=60, **HOUR))
     assert listed(drawn["hit, p95"]["y"]) == [0.2, None, 0.2]
     assert listed(drawn["miss, p95"]["y"]) == [0.2]
@@ -265,15 +266,18 @@ def test_split_keeps_unknown_apart_from_zero() -> None:
     drawn = traces(figure)
     assert listed(drawn["running"]["x"]) == [50, 60]
     assert drawn["cached or free: unknown"]["marker"]["pattern"]["shape"] == "/"
-    assert "40 of 100 tokens not known whether cached or free (40.0 %)" in (
-        drawn["cached or free: unknown"]["customdata"]
+    assert (
+        "40 of 100 tokens not known whether cached or free (40.0 %)"
+        in (drawn["cached or free: unknown"]["customdata"])
     )
     assert "<img" not in figure.to_json()
 
 
 def test_usage_lines_per_replica_break_at_gaps() -> None:
-    given = [{"ts": minute(n), "replica": name, "kv_usage_ratio": use}
-             for n, name, use in ((0, "a", 0.1), (1, "a", 0.2), (5, "a", 0.3), (0, "b", 0.9))]
+    given = [
+        {"ts": minute(n), "replica": name, "kv_usage_ratio": use}
+        for n, name, use in ((0, "a", 0.1), (1, "a", 0.2), (5, "a", 0.3), (0, "b", 0.9))
+    ]
     figure = memory.usage_with_ratio(given, [], step_seconds=60, label="ratio", **HOUR)
     drawn = traces(figure)
     assert list(drawn) == ["b", "a"]  # the fullest first

@@ -258,15 +258,17 @@ def test_t5_who_knows_no_computed_tokens_where_nothing_reports(
     assert list(table["computed_share"])[1] == 100.0
 
 
-def test_who_names_movers_against_the_comparison(exporter: Exporter, open_page: Open) -> None:
+def test_who_says_why_the_ratio_moved(exporter: Exporter, open_page: Open) -> None:
     log_rows(exporter)
     app = open_page("who", by="route")
-    assert "Movers against the previous 6 h" in words(app)
-    moved = app.dataframe[1].value
-    # chat: 2,300 of 4,000 now, 1,400 of 2,000 before: 12.5 points of 4,000 tokens.
-    assert moved["route"][0] == "chat"
-    assert moved["extra_computed_tokens"][0] == 500
-    assert moved["change_ratio"][0] == pytest.approx(-12.5)
+    assert "Why the ratio moved against the previous 6 h" in words(app)
+    # chat alone: 2,300 of 4,000 now, 1,400 of 2,000 before: 12.5 points of 4,000 tokens.
+    assert "57.5 %, 70.0 % before: -12.5 points, 500 tokens more computed" in words(app)
+    assert "By route: `chat` -12.5 points (its ratio 70.0 % → 57.5 %)." in words(app)
+    parts = app.dataframe[1].value
+    assert parts["route"][0] == "chat"
+    assert (parts["within_tokens"][0], parts["mix_tokens"][0]) == (-500, 0)
+    assert parts["change_ratio"][0] == pytest.approx(-12.5)
 
 
 def test_engine_figures_say_which_filters_they_do_not_follow(
