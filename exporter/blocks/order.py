@@ -20,7 +20,8 @@ class StreamName:
     data-parallel rank.
 
     Every publisher has a name of its own. Where several ranks of a replica share a source, `rank`
-    tells them apart; without it the rank is taken from the batches.
+    tells them apart; without it the rank is taken from the batches, and enters the name as soon
+    as two of them were heard.
     """
 
     source: str

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import duckdb
 
-from exporter.store import live, rollup
+from exporter.store import blocks, live, rollup
 from exporter.store.labels import choose_labels
 from exporter.store.store import Store, earliest
 
@@ -19,6 +19,9 @@ _AGED = (
     ("hour_rollup", "hour"),
     ("engine_samples", "ts"),
     ("provider_usage", "day"),
+    ("block_minutes", "minute"),
+    ("block_resets", "ts"),
+    ("block_copies", "minute"),
     ("offsets", "updated"),
 )
 _TALLIED = (
@@ -40,7 +43,7 @@ def compact(store: Store) -> None:
     Each step is a transaction of its own, so that rows on their way in wait for one only.
     """
     store.fold()
-    for merge in (rollup.compact, live.compact, _compact_tallies):
+    for merge in (rollup.compact, live.compact, blocks.compact, _compact_tallies):
         with store.write() as cursor:
             merge(cursor)
 

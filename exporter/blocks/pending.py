@@ -1,0 +1,157 @@
+"""Operations on the blocks of one cache that wait to be applied together.
+
+A numpy call costs as much for one block as for a hundred, so operations gather until there are
+some thousands. Applied together they must come to the same as one by one: a piece that is applied
+at once holds no block twice.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from exporter.blocks.ages import Seconds
+from exporter.blocks.columns import Slots
+from exporter.blocks.table import Keys
+from exporter.blocks.wire import Hash, unsigned
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What happened to blocks, in order. Arrays of one length but for the first two.
+
+    `stores`: stored, else removed. `linked`: has a parent, whose hash is in `parents`. `inner`:
+    that parent is the block before it in its event. `nameless`: a placeholder whose name
+    another tier may know.
+    """
+
+    hashes: Keys
+    times: Seconds
+    stores: Flags
+    linked: Flags
+    inner: Flags
+    parents: Keys
+    nameless: Flags
+    names: Keys
+    depths: Slots
+
+    def pieces(self) -> Iterator["Operations"]:
+        """The same in pieces none of which holds a block twice."""
+        start = 0
+        for cut in [*self._cuts(), len(self.hashes)]:
+            part = slice(start, cut)
+            yield Operations(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
+            start = cut
+
+    def _cuts(self) -> list[int]:
+        order = np.argsort(self.hashes, kind="stable")
+        ranked = self.hashes[order]
+        again = np.nonzero(ranked[1:] == ranked[:-1])[0]
+        if not len(again):
+            return []
+        later, before = order[again + 1], order[again]
+        cuts: list[int] = []
+        start = 0
+        for place in np.argsort(later).tolist():
+            if before[place] >= start:
+                start = int(later[place])
+                cuts.append(start)
+        return cuts
+
+
+class Pending:
+    """Gathers operations; `take` hands them over."""
+
+    def __init__(self, named: bool) -> None:
+        self._named = named
+        self._reset()
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def _reset(self) -> None:
+        self._hashes: list[Hash] = []
+        # By event: blocks, time, whether it stores, parent (None = none), whether a placeholder.
+        self._counts: list[int] = []
+        self._times: list[float] = []
+        self._stores: list[bool] = []
+        self._parents: list[int | None] = []
+        self._nameless: list[bool] = []
+        self._names = array("Q")
+        self._depths: list[int] = []
+
+    def remove(self, hashes: Sequence[Hash], ts: float) -> None:
+        self._hashes += hashes
+        if self._times and self._times[-1] == ts and not self._stores[-1]:
+            self._counts[-1] += len(hashes)
+        else:
+            self._event(len(hashes), ts, False, None, False, 0)
+
+    def store(
+        self,
+        hashes: Sequence[Hash],
+        ts: float,
+        parent: int | None,
+        nameless: bool = False,
+        names: "array[int] | None" = None,
+        depth: int = 0,
+    ) -> None:
+        """`depth`: that of the first block, 0 = not known; `names`: of all, None = of none."""
+        self._hashes += hashes
+        self._event(len(hashes), ts, True, parent, nameless, depth)
+        if self._named:
+            self._names.extend(array("Q", bytes(8 * len(hashes))) if names is None else names)
+
+    def _event(
+        self, count: int, ts: float, stores: bool, parent: int | None, nameless: bool, depth: int
+    ) -> None:
+        self._counts.append(count)
+        self._times.append(ts)
+        self._stores.append(stores)
+        self._parents.append(parent)
+        self._nameless.append(nameless)
+        self._depths.append(depth)
+
+    def take(self) -> Operations:
+        """All that waited, and nothing waits any more."""
+        counts = np.array(self._counts, np.int64)
+        event = np.repeat(np.arange(len(counts)), counts)
+        starts = np.fromiter(accumulate(self._counts, initial=0), np.int64, len(counts) + 1)
+        hashes = np.frombuffer(unsigned(self._hashes), np.uint64)
+        stores = np.array(self._stores, bool)[event]
+        first = np.zeros(len(hashes), bool)
+        first[starts[:-1][counts > 0]] = True
+        inner = stores & ~first
+        has_parent = np.array([parent is not None for parent in self._parents])
+        outer = np.array([parent or 0 for parent in self._parents], np.uint64)
+        parents = np.where(inner, np.roll(hashes, 1), outer[event])
+        names, depths = self._names_and_depths(event, starts, stores)
+        operations = Operations(
+            hashes=hashes,
+            times=np.array(self._times)[event],
+            stores=stores,
+            linked=inner | (stores & has_parent[event]),
+            inner=inner,
+            parents=parents,
+            nameless=np.array(self._nameless, bool)[event],
+            names=names,
+            depths=depths,
+        )
+        self._reset()
+        return operations
+
+    def _names_and_depths(
+        self, event: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], stores: Flags
+    ) -> tuple[Keys, Slots]:
+        names = np.zeros(len(event), np.uint64)
+        if not self._named:
+            return names, np.zeros(len(event), np.int32)
+        names[stores] = np.frombuffer(self._names, np.uint64)
+        depths = np.array(self._depths, np.int64)[event]
+        offsets = np.arange(len(event)) - starts[event]
+        return names, np.where(depths > 0, depths + offsets, 0).astype(np.int32)

@@ -1,0 +1,287 @@
+"""All caches of one replica (data-parallel rank included): its tiers, and of each the one group
+of layers that stands for all.
+
+A hybrid model stores the same tokens once in every group of layers; only one group is kept, that
+of full attention where there is one, else the lowest number.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from exporter.blocks.chains import NO_NAME, Chains
+from exporter.blocks.residency import Residency
+from exporter.blocks.wire import REMOVED, STORED, Batch, tier_of, unsigned_hash
+from exporter.records import TIERS, Tier
+
+# Operations that gather before they are applied together.
+FLUSH_OPERATIONS = 8_192
+# Tiers whose content outlives the engine's process.
+_PERSISTENT: tuple[Tier, ...] = ("disk", "remote")
+NEVER_STORED = "blocks left that were never seen coming: events are missing"
+ABOVE_CAPACITY = "more blocks than the engine has room for: events are missing"
+_RESTARTED = "the engine restarted; what this tier kept is not told"
+_CLEARED = "the engine's cache was cleared; whether this tier was is not told"
+
+
+@dataclass(frozen=True)
+class Reset:
+    """A cache lost all it held. `ts`: seconds since the epoch."""
+
+    ts: float
+    tier: Tier
+    reason: str
+    blocks: int
+
+
+@dataclass
+class _Group:
+    """The group of layers that stands for a tier."""
+
+    index: int
+    preference: int  # 0 = full attention, 1 = not said, 2 = another kind
+    cache: Residency
+
+
+def _preference(kind: str | None) -> int:
+    if kind is None:
+        return 1
+    return 0 if "full" in kind or "mla" in kind else 2
+
+
+class Tiers:
+    """One replica's caches. Batches are applied in order; `flush` before figures are read."""
+
+    def __init__(self, chains: Chains | None) -> None:
+        self._chains = chains
+        self._groups: dict[Tier, _Group] = {}
+        self._by_medium: dict[str | None, Tier | None] = {}
+        # Names and depths of blocks that wait to be applied.
+        self._recent: dict[int, tuple[int, int]] = {}
+        self._doubt: str | None = None
+        self._tier_doubts: dict[Tier, str | None] = {}
+        self._only_unseen = False
+        self._minute = 0
+        self._previous_ts: float | None = None
+        self._heard = datetime.fromtimestamp(0, UTC)
+        self._asleep = self._clear_due = False
+        self.capacity_blocks: int | None = None
+        self.resets: list[Reset] = []
+        self.unknown_events = 0
+        self.other_groups_events = 0
+
+    # ------------------------------------------------------------------ how things stand
+
+    def caches(self) -> Iterator[tuple[Tier, Residency]]:
+        """Tiers that were heard of, the fastest first."""
+        for tier in TIERS:
+            if tier in self._groups:
+                yield tier, self._groups[tier].cache
+
+    def uncertain(self, tier: Tier) -> str | None:
+        """Why the state of a tier may be wrong; None = it is right."""
+        return self._tier_doubts.get(tier, self._doubt)
+
+    def block_size(self, tier: Tier) -> int | None:
+        """Tokens a block; placeholders do not say it, and are taken for the device's."""
+        sizes = [self._groups[each].cache.block_size for each in (tier, "device")
+                 if each in self._groups]  # fmt: skip
+        return next((size for size in sizes if size), None)
+
+    def doubt(self, reason: str, only_unseen: bool = False) -> None:
+        """From now on the state of every tier may be wrong. `only_unseen`: nothing in it is, but
+        there may be blocks that were stored before."""
+        self._doubt, self._tier_doubts = reason, {}
+        self._only_unseen = only_unseen
+
+    # ------------------------------------------------------------------ what happens
+
+    def apply(self, batch: Batch, heard: datetime) -> None:
+        minute = int(batch.ts // 60)
+        if minute != self._minute:
+            self.flush()
+            self._minute = minute
+        self._heard = heard
+        self.unknown_events += batch.unknown_events
+        for number, event in enumerate(batch.events):
+            kind = type(event)
+            if kind in REMOVED:
+                self._remove(event, batch.ts)
+            elif kind in STORED:
+                self._store(event, batch.ts)
+            else:
+                self._clear(batch.ts, first=number == 0)
+        self._previous_ts = batch.ts
+        self._clear_due = False
+        if self.waiting >= FLUSH_OPERATIONS:
+            self.flush()
+
+    @property
+    def waiting(self) -> int:
+        """Operations not yet applied."""
+        return sum(len(group.cache.pending) for group in self._groups.values())
+
+    def _tier(self, medium: str | None) -> Tier | None:
+        if medium not in self._by_medium:
+            # Words come from outside: only so many are remembered.
+            if len(self._by_medium) > 64:
+                self._by_medium.clear()
+            self._by_medium[medium] = tier_of(medium)
+        return self._by_medium[medium]
+
+    def _remove(self, event: Any, ts: float) -> None:  # noqa: ANN401 - either form
+        tier = self._tier(event.medium)
+        if tier is None:
+            self.unknown_events += 1
+            return
+        group = self._groups.get(tier)
+        if group is None:
+            group = self._begin(tier, event.group_idx or 0, 1)
+        if group.index != (event.group_idx or 0):
+            self.other_groups_events += 1
+            return
+        group.cache.pending.remove(event.block_hashes, ts)
+
+    def _store(self, event: Any, ts: float) -> None:  # noqa: ANN401 - any of four classes
+        tier = self._tier(event.medium)
+        if tier is None:
+            self.unknown_events += 1
+            return
+        group = self._groups.get(tier)
+        index, preference = event.group_idx or 0, _preference(event.kv_cache_spec_kind)
+        if group is None or (preference, index) < (group.preference, group.index):
+            group = self._begin(tier, index, preference)
+        if group.index != index:
+            self.other_groups_events += 1
+            return
+        cache = group.cache
+        if event.block_size:
+            cache.block_size = event.block_size
+        parent = event.parent_block_hash
+        parent = None if parent is None else unsigned_hash(parent)
+        if self._chains is None:
+            cache.pending.store(event.block_hashes, ts, parent)
+        else:
+            self._store_named(cache, event, ts, parent, self._chains)
+
+    def _store_named(
+        self,
+        cache: Residency,
+        event: Any,  # noqa: ANN401 - see above
+        ts: float,
+        parent: int | None,
+        chains: Chains,
+    ) -> None:
+        hashes = event.block_hashes
+        if not event.block_size or not event.token_ids:
+            cache.pending.store(hashes, ts, parent, nameless=True)
+            return
+        before: tuple[int, int] | None = None
+        if parent is not None:
+            before = self._before(cache, parent) or (NO_NAME, 0)
+        names = chains.names(event, None if before is None else before[0])
+        depth = 1 if before is None else before[1] + 1 if before[1] else 0
+        cache.pending.store(hashes, ts, parent, names=names, depth=depth)
+        for offset, block_hash in enumerate(hashes):
+            self._recent[unsigned_hash(block_hash)] = names[offset], depth and depth + offset
+
+    def _before(self, cache: Residency, block_hash: int) -> tuple[int, int] | None:
+        """Name and depth of a block of this cache, else of any other tier."""
+        found = self._recent.get(block_hash) or cache.name_and_depth(block_hash)
+        if found is not None:
+            return found
+        others = (each.name_and_depth(block_hash) for _, each in self.caches() if each is not cache)
+        return next((each for each in others if each is not None), None)
+
+    def _begin(self, tier: Tier, index: int, preference: int) -> _Group:
+        """A tier's first group, or a better one: what was counted stays counted."""
+        cache = Residency(named=self._chains is not None)
+        old = self._groups.get(tier)
+        if old is not None:
+            self.flush()
+            cache.tallies = old.cache.tallies
+            cache.uses_known_since = old.cache.uses_known_since
+        self._groups[tier] = _Group(index, preference, cache)
+        return self._groups[tier]
+
+    def flush(self) -> None:
+        """Apply what waits: lower tiers first, so that a block that moved down is found there."""
+        caches = [cache for _, cache in self.caches()]
+        for place in reversed(range(len(caches))):
+            cache, lower = caches[place], caches[place + 1 :]
+            cache.flush(lower, [each for each in caches if each is not cache], self._heard)
+        self._recent.clear()
+        for tier, cache in self.caches():
+            if cache.unknown_removals and self.uncertain(tier) is None:
+                self._tier_doubts[tier] = NEVER_STORED
+            cache.unknown_removals = 0
+        self._check_capacity()
+
+    def _check_capacity(self) -> None:
+        """Too many blocks prove that removals were missed: what is known to be wrong is dropped.
+        As many as there is room for prove that there are no others."""
+        device = self._groups.get("device")
+        if device is None or not self.capacity_blocks:
+            return
+        if device.cache.resident_blocks > self.capacity_blocks:
+            self._reset("device", self._previous_ts or 0.0, "lost_events")
+            self._tier_doubts["device"] = ABOVE_CAPACITY
+        elif device.cache.resident_blocks == self.capacity_blocks and self._only_unseen:
+            self._tier_doubts["device"] = None
+
+    def decide(self) -> None:
+        """Nothing more is on its way: judge what waited for its copy further down."""
+        caches = [cache for _, cache in self.caches()]
+        for place, cache in enumerate(caches):
+            cache.decide(float("inf"), caches[place + 1 :])
+
+    # ------------------------------------------------------------------ resets
+
+    def _clear(self, ts: float, first: bool) -> None:
+        """An engine publishes a clear with the batch after it: it happened when the batch before
+        was over. Of lower tiers it says nothing."""
+        if first and self._previous_ts is not None:
+            ts = min(ts, self._previous_ts)
+        self.flush()
+        device = self._groups.get("device")
+        if not self._clear_due or (device and device.cache.resident_blocks):
+            self._reset("device", ts, "clear")
+        self._tier_doubts["device"] = None
+        for tier, _ in self.caches():
+            if tier != "device" and self.uncertain(tier) is None:
+                self._tier_doubts[tier] = _CLEARED
+
+    def sleep(self, sampled: datetime) -> None:
+        """The engine sleeps: its device cache is gone. Said again while it sleeps, nothing. The
+        clear that goes with it is published on waking up."""
+        ts = sampled.timestamp()
+        if self._asleep or ts < (self._previous_ts or 0.0):
+            return
+        self.flush()
+        self._heard = sampled
+        self._reset("device", ts, "sleep")
+        self._asleep = self._clear_due = True
+        self._tier_doubts["device"] = None
+
+    def wake(self) -> None:
+        """The engine is awake."""
+        self._asleep = False
+
+    def restart(self, heard: datetime) -> None:
+        """The process is another one: device and host memory are gone."""
+        self.flush()
+        self._heard, ts = heard, heard.timestamp()
+        kept = [tier for tier in _PERSISTENT if tier in self._groups]
+        gone: Sequence[Tier] = [tier for tier, _ in self.caches() if tier not in kept]
+        for tier in gone or ("device",):
+            self._reset(tier, ts, "restart")
+        self._doubt = None
+        self._tier_doubts = dict.fromkeys(kept, _RESTARTED)
+        self._previous_ts = None
+        self._only_unseen = self._asleep = self._clear_due = False
+
+    def _reset(self, tier: Tier, ts: float, reason: str) -> None:
+        group = self._groups.get(tier)
+        blocks = group.cache.reset(ts, self._heard) if group else 0
+        self.resets.append(Reset(ts, tier, reason, blocks))

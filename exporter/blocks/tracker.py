@@ -1,0 +1,269 @@
+"""The door to what caches hold: batches of events in, rows and a snapshot out."""
+
+import math
+import threading
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import numpy as np
+
+from exporter.blocks.chains import Chains
+from exporter.blocks.contents import Contents, Holding
+from exporter.blocks.order import Heard, Order, StreamName, digest
+from exporter.blocks.publisher import Publisher
+from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream, Drained, UsedPrefix
+from exporter.blocks.snapshot import BlocksSnapshot, CacheSnapshot, StreamSnapshot
+from exporter.blocks.wire import BadBatch, Decoder
+from exporter.records import EngineSample
+from replay.hashes import HASH_GRAIN_TOKENS, hash_key_id
+
+__all__ = ["Heard", "StreamName", "Tracker"]
+
+UNREADABLE = "a batch could not be read"
+SEVERAL_RANKS = "batches of several data-parallel ranks come in one stream"
+
+
+class Tracker:
+    """All streams of one exporter. Safe to use from several threads; every call is short but
+    `drain`, which looks through all that is resident, most of the time without the lock.
+
+    `key` is the store's secret: with `chains`, blocks get names of our own made with it, which
+    costs more than all the rest; without them there are no copies, no prefixes and no last uses
+    by requests. `model_fingerprint` is what the taps of the same engines state, if they do.
+    """
+
+    def __init__(
+        self, key: str, *, chains: bool = True, model_fingerprint: str | None = None
+    ) -> None:
+        self._lock = threading.RLock()
+        self._chains = Chains(key, model_fingerprint) if chains else None
+        self._key_id = hash_key_id(key)
+        self._decoder = Decoder(tokens=chains)
+        self._publishers: dict[StreamName, Publisher] = {}
+        # Base names of replicas of which several ranks were heard.
+        self._ranked: set[str] = set()
+        self._contents = Contents(self._key_id)
+
+    # ------------------------------------------------------------------ from the streams
+
+    def hear(
+        self,
+        stream: StreamName,
+        sequence: int,
+        payload: bytes,
+        heard_at: datetime,
+        replayed: bool = False,
+    ) -> Heard:
+        """Take one batch in. The meaning of the answer stands at `Heard`.
+
+        GAP, and RESTARTED while something is `missing`: the batch is to be heard again after the
+        missing ones, or after `give_up`.
+        """
+        with self._lock:
+            publisher = self._publisher(stream)
+            before = publisher.order.last
+            expected = publisher.order.expected
+            heard = publisher.order.place(sequence, digest(payload), replayed)
+            if heard is Heard.RESTARTED:
+                publisher.restarts += 1
+                publisher.tiers.restart(heard_at)
+                expected, before = 0, None
+            if heard in (Heard.REPEATED, Heard.GAP) or publisher.order.missing:
+                return heard
+            if before is not None:
+                publisher.missed_batches += sequence - expected
+            return self._apply(publisher, payload, heard_at, replayed) or heard
+
+    def _apply(
+        self, publisher: Publisher, payload: bytes, heard_at: datetime, replayed: bool
+    ) -> Heard | None:
+        publisher.first_heard = publisher.first_heard or heard_at
+        publisher.last_heard = heard_at
+        publisher.batches += 1
+        publisher.replayed_batches += replayed
+        try:
+            batch = self._decoder.decode(payload)
+        except BadBatch:
+            publisher.unreadable_batches += 1
+            publisher.tiers.doubt(UNREADABLE)
+            return Heard.UNREADABLE
+        self._see_rank(publisher, batch.rank)
+        publisher.tiers.apply(batch, heard_at)
+        return None
+
+    def _see_rank(self, publisher: Publisher, rank: int | None) -> None:
+        if publisher.stream.rank is not None or rank is None or rank == publisher.rank:
+            return
+        if publisher.rank is not None:
+            publisher.tiers.doubt(SEVERAL_RANKS)
+            return
+        publisher.rank = rank
+        base = publisher.stream.replica
+        ranks = {each.rank for each in self._publishers.values() if each.stream.replica == base}
+        # One rank alone goes by the plain name: its metrics page, too, shows no other.
+        if len(ranks - {None}) > 1:
+            self._ranked.add(base)
+
+    def missing(self, stream: StreamName) -> range:
+        """The numbers to ask a replay for; empty while nothing waits for them."""
+        with self._lock:
+            return self._publisher(stream).order.missing
+
+    def give_up(self, stream: StreamName, reason: str) -> None:
+        """The missing batches will not come: the next one heard is applied, whatever its number,
+        and the state is uncertain for that reason.
+
+        Uncertain ends with a clear, a restart, or, where only the beginning was missed, when as
+        many blocks are known as the engine has room for.
+        """
+        with self._lock:
+            publisher = self._publisher(stream)
+            publisher.tiers.doubt(reason, only_unseen=publisher.order.last is None)
+            publisher.order.give_up()
+
+    def lost(self, stream: StreamName, reason: str) -> None:
+        """Events may have been lost that no number shows: the state is uncertain from now on."""
+        with self._lock:
+            self._publisher(stream).tiers.doubt(reason)
+
+    def restarted(self, stream: StreamName, heard_at: datetime) -> None:
+        """The publisher is known to be another process: its state is dropped, it counts from 0."""
+        with self._lock:
+            publisher = self._publisher(stream)
+            publisher.order = Order()
+            publisher.restarts += 1
+            publisher.tiers.restart(heard_at)
+
+    def malformed(self, stream: StreamName) -> None:
+        """A message came whose number could not be read."""
+        with self._lock:
+            self._publisher(stream).unreadable_batches += 1
+
+    def connected(self, stream: StreamName, is_connected: bool) -> None:
+        """Whether the transport has a connection to the publisher."""
+        with self._lock:
+            self._publisher(stream).is_connected = is_connected
+
+    def _publisher(self, stream: StreamName) -> Publisher:
+        if stream not in self._publishers:
+            self._publishers[stream] = Publisher(stream, self._chains)
+        return self._publishers[stream]
+
+    # ------------------------------------------------------------------ from elsewhere
+
+    def touch(self, rows: Iterable[UsedPrefix]) -> None:
+        """Requests that were stored: which blocks they used, when, and for whom.
+
+        A row counts where its chain was made with our key and its replica is heard here; a row
+        without a replica only where a single one serves its model.
+        """
+        if self._chains is None:
+            return
+        with self._lock:
+            for row in rows:
+                if row.hash_scope == "global" and row.hash_key_id == self._key_id:
+                    self._touch(row)
+
+    def _touch(self, row: UsedPrefix) -> None:
+        chain = np.array(row.block_hashes or (), np.uint64)
+        if not len(chain):
+            return
+        self._contents.remember(row, chain)
+        ts = _utc(row.ts).timestamp()
+        cached = math.inf if row.cached_tokens is None else row.cached_tokens
+        for publisher in self._serving(row):
+            publisher.tiers.flush()
+            for tier, cache in publisher.tiers.caches():
+                every, rest = divmod(publisher.tiers.block_size(tier) or 0, HASH_GRAIN_TOKENS)
+                if not every or rest:
+                    continue
+                cache.uses_known_since = min(cache.uses_known_since, ts)
+                names = chain[every - 1 :: every]
+                cache.touch(names[: int(min(len(names), cached // (every * 16)))], ts)
+
+    def _serving(self, row: UsedPrefix) -> list[Publisher]:
+        found = [
+            publisher
+            for stream, publisher in self._publishers.items()
+            if (row.replica == self._name(publisher))
+            or (row.replica is None and stream.model in (None, row.model))
+        ]
+        return found if row.replica is not None or len(found) == 1 else []
+
+    def sampled(self, samples: Iterable[EngineSample]) -> None:
+        """Capacity and sleep, from the engines' own pages."""
+        with self._lock:
+            by_name = {self._name(each): each for each in self._publishers.values()}
+            for sample in samples:
+                publisher = by_name.get(sample.replica)
+                if publisher is None or sample.observer != "engine":
+                    continue
+                size = publisher.tiers.block_size("device") or sample.block_size
+                if sample.kv_capacity_tokens and size:
+                    publisher.tiers.capacity_blocks = sample.kv_capacity_tokens // size
+                if sample.awake is False:
+                    publisher.tiers.sleep(sample.ts)
+                elif sample.awake:
+                    publisher.tiers.wake()
+
+    # ------------------------------------------------------------------ to the store and /metrics
+
+    def _name(self, publisher: Publisher) -> str:
+        """The name the scraper gives the same engine: with its rank where there are several."""
+        base = publisher.stream.replica
+        if publisher.stream.rank is not None:
+            return f"{base}/{publisher.stream.rank}"
+        return f"{base}/{publisher.rank or 0}" if base in self._ranked else base
+
+    def drain(self, now: datetime) -> Drained:
+        """What happened since the last drain, and how things stand at `now`."""
+        with self._lock:
+            minutes: list[BlockMinute] = []
+            resets: list[BlockReset] = []
+            streams: list[BlockStream] = []
+            holdings: list[Holding] = []
+            for publisher in self._publishers.values():
+                replica = self._name(publisher)
+                publisher.tiers.flush()
+                if publisher.is_quiet(now):
+                    publisher.tiers.decide()
+                minutes += publisher.take_minutes(replica)
+                resets += publisher.take_resets(replica)
+                streams.append(publisher.row(replica))
+                holdings += self._holdings(publisher, replica)
+        copies, prefixes = self._contents.look_through(holdings, now)
+        return Drained(minutes, resets, streams, copies, prefixes)
+
+    def _holdings(self, publisher: Publisher, replica: str) -> list[Holding]:
+        if self._chains is None:
+            return []
+        return [
+            Holding(replica, publisher.stream.model, tier, size, *cache.holding())
+            for tier, cache in publisher.tiers.caches()
+            if (size := publisher.tiers.block_size(tier))
+        ]
+
+    def snapshot(self) -> BlocksSnapshot:
+        """What /metrics shows. Totals begin at 0 when this exporter starts and never fall."""
+        with self._lock:
+            caches: list[CacheSnapshot] = []
+            streams: list[StreamSnapshot] = []
+            for publisher in self._publishers.values():
+                publisher.tiers.flush()
+                replica = self._name(publisher)
+                caches += publisher.cache_snapshots(replica)
+                streams.append(publisher.snapshot(replica))
+            return BlocksSnapshot(caches, streams, self._contents.copies)
+
+    def memory_bytes(self) -> int:
+        """What the state of all caches takes."""
+        with self._lock:
+            return sum(
+                cache.bytes
+                for publisher in self._publishers.values()
+                for _, cache in publisher.tiers.caches()
+            )
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

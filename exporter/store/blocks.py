@@ -1,0 +1,137 @@
+"""Writing what KV-cache events told, and merging it.
+
+`block_minutes` is additive like the roll-ups: a drain appends what happened since the one before,
+readers sum, compaction merges. How things stood (`resident_*`, `uncertain`) is the row's that was
+heard last. Streams are replaced row by row, resident prefixes as a whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from exporter.blocks.rows import (
+    BlockCopies,
+    BlockMinute,
+    BlockReset,
+    BlockStream,
+    Drained,
+    ResidentPrefix,
+)
+from exporter.store.store import Store
+from queries.times import as_utc
+
+_HISTOGRAM = pa.map_(pa.int32(), pa.int64())
+_ARROW: dict[str, pa.DataType] = {
+    "datetime": pa.timestamp("us"),
+    "str": pa.string(),
+    "int": pa.int64(),
+    "bool": pa.bool_(),
+    "Mapping[int, int]": _HISTOGRAM,
+}
+# Columns whose numbers use all 64 bits.
+_UNSIGNED = {"prefix", "last_sequence"}
+_HISTOGRAMS = ("lifetime", "idle", "reuse_gap", "evicted_reuse_gap")
+_SUMS = (
+    "stored_blocks", "evicted_blocks", "demoted_blocks", "promoted_blocks", "reset_blocks",
+    "never_reused_blocks", "reuse_known_blocks",
+)  # fmt: skip
+_KEY = ("minute", "source", "replica", "model", "tier")
+_STANDING = ("block_size", "resident_blocks", "resident_tokens", "uncertain")
+
+
+def write_drained(store: Store, drained: Drained) -> None:
+    """Everything a drain brought, in one transaction."""
+    with store.write() as cursor:
+        _append(cursor, "block_minutes", BlockMinute, drained.minutes)
+        _append(cursor, "block_resets", BlockReset, drained.resets)
+        _append(cursor, "block_copies", BlockCopies, drained.copies)
+        _rename(cursor, drained.streams)
+        _append(cursor, "block_streams", BlockStream, drained.streams, verb="INSERT OR REPLACE")
+        if drained.prefixes is not None:
+            cursor.execute("DELETE FROM resident_prefixes")
+            _append(cursor, "resident_prefixes", ResidentPrefix, drained.prefixes)
+
+
+def compact(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Merges the rows of every minute and cache that has more than one. Changes no sum."""
+    key = ", ".join(_KEY)
+    cursor.execute(
+        f"CREATE OR REPLACE TEMP TABLE split_minutes AS SELECT DISTINCT minute AS t"
+        f" FROM (SELECT {key} FROM block_minutes GROUP BY ALL HAVING count(*) > 1)"
+    )
+    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in _SUMS)
+    histograms = ", ".join(
+        f"sum_histograms(list({name}) FILTER ({name} IS NOT NULL)) AS {name}"
+        for name in _HISTOGRAMS
+    )
+    # All from one row: two may have been heard at the same time.
+    packed = ", ".join(f"{name} := {name}" for name in _STANDING)
+    cursor.execute(
+        f"""CREATE OR REPLACE TEMP TABLE merged AS
+        SELECT * EXCLUDE (standing), unnest(standing) FROM (
+            SELECT {key}, max(heard) AS heard, {sums},
+                arg_max(struct_pack({packed}), heard) AS standing, {histograms}
+            FROM block_minutes WHERE minute IN (SELECT t FROM split_minutes) GROUP BY {key})"""
+    )
+    cursor.execute("DELETE FROM block_minutes WHERE minute IN (SELECT t FROM split_minutes)")
+    cursor.execute("INSERT INTO block_minutes BY NAME SELECT * FROM merged")
+
+
+def _rename(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -> None:
+    """Forgets a stream under the name it had before a second rank of its replica was heard."""
+    before = [
+        (stream.source, stream.replica.rpartition("/")[0])
+        for stream in streams
+        if "/" in stream.replica
+    ]
+    if before:
+        cursor.executemany("DELETE FROM block_streams WHERE source = ? AND replica = ?", before)
+
+
+def _append(
+    cursor: duckdb.DuckDBPyConnection,
+    table: str,
+    kind: type,
+    rows: Sequence[Any],
+    verb: str = "INSERT",
+) -> None:
+    if not rows:
+        return
+    batch = pa.table(
+        {
+            each.name: pa.array(
+                [_value(getattr(row, each.name)) for row in rows], _arrow(each.name, each.type)
+            )
+            for each in fields(kind)
+        }
+    )
+    cursor.register("drained_batch", batch)
+    try:
+        cursor.execute(f"{verb} INTO {table} BY NAME SELECT * FROM drained_batch")
+    finally:
+        cursor.unregister("drained_batch")
+
+
+def _arrow(name: str, annotation: object) -> pa.DataType:
+    """The Arrow type of a field, by its annotation."""
+    if name in _UNSIGNED:
+        return pa.uint64()
+    text = annotation if isinstance(annotation, str) else _named(annotation)
+    return _ARROW[text.removesuffix(" | None")]
+
+
+def _named(annotation: object) -> str:
+    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
+        return annotation.__name__
+    return str(annotation).replace("collections.abc.", "").replace("datetime.datetime", "datetime")
+
+
+def _value(value: object) -> object:
+    """As Arrow takes it: times in UTC without a zone, histograms as sorted pairs."""
+    if isinstance(value, datetime):
+        return as_utc(value).replace(tzinfo=None)
+    return sorted(value.items()) if isinstance(value, dict) else value
