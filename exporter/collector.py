@@ -8,11 +8,13 @@ counters of request logs never go down.
 import platform
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter import metrics_text
+from exporter.block_metrics import Continued, add_blocks
+from exporter.blocks.snapshot import BlocksSnapshot
 from exporter.engine_totals import EngineCounters, EngineKey
 from exporter.metrics import ENGINE, REQUEST, Page
 from exporter.metrics_text import Family, label_text
@@ -26,13 +28,18 @@ MAX_SOURCES = 100  # whoever posts names the source: bound it like every other l
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the collector reads current state; each is called on every scrape."""
+    """Where the collector reads current state; each is called on every scrape.
+
+    `blocks` is what KV-cache events tell; `bytes_per_token` what KV weighs, by model.
+    """
 
     counters: Callable[[], Snapshot]
     engines: Callable[[], Mapping[EngineKey, EngineCounters]]
     targets: Callable[[], Iterable[TargetRow]]
     store_file: Path
     version: str
+    blocks: Callable[[], BlocksSnapshot] = BlocksSnapshot
+    bytes_per_token: Mapping[str, int] = field(default_factory=dict)
 
 
 class Collector:
@@ -42,6 +49,7 @@ class Collector:
         self._inputs = inputs
         self._lock = threading.Lock()
         self._no_tier_marks: dict[tuple[str, ...], int] = {}
+        self._continued = Continued()
 
     def render(self, *, openmetrics: bool) -> bytes:
         """The page as bytes in the format asked for."""
@@ -81,15 +89,16 @@ class Collector:
     def _add_engines(self, page: Page) -> None:
         """Counters and gauges from engine pages; what an engine does not say has no series."""
         cached = page["prefixcache_engine_cached_tokens_total"]
-        for key, row in self._inputs.engines().items():
+        engines = self._inputs.engines()
+        for key, row in engines.items():
             labels = label_text(ENGINE, key)
             if row.prompt_known:
                 page["prefixcache_engine_prompt_tokens_total"].add(labels, row.prompt_tokens)
             if row.cached_known:
                 tiers: dict[str, int] = {tier: row.by_tier.get(tier, 0) for tier in TIERS}
                 self._add_tiers(cached, labels, row.cached_tokens, tiers)
-            page["prefixcache_resets_total"].add(f'{labels},reason="restart"', row.resets)
-            _add_memory(page, labels, row)
+        blocks, weights = self._inputs.blocks(), self._inputs.bytes_per_token
+        add_blocks(page, engines, blocks, weights, self._continued)
 
     def _add_tiers(
         self, family: Family, labels: str, cached_tokens: int, tiers: Mapping[str, int]
@@ -121,20 +130,6 @@ def _add_ttft(page: Page, counters: Snapshot) -> None:
     for key, row in counters.ttft.items():
         labels = label_text(("model", "route", "outcome"), key)
         family.add_histogram(labels, TTFT_BOUNDS, row.buckets, row.seconds)
-
-
-def _add_memory(page: Page, labels: str, row: EngineCounters) -> None:
-    """Memory gauges of one replica; unknown is absent, never 0."""
-    states = {
-        "running": row.running_tokens,
-        "cached": row.kv_cached_tokens,
-        "free": row.free_tokens,
-    }
-    for state, tokens in states.items():
-        if tokens is not None:
-            page["prefixcache_kv_tokens"].add(f'{labels},state="{state}"', tokens)
-    if row.capacity_tokens is not None:
-        page["prefixcache_kv_capacity_tokens"].add(labels, row.capacity_tokens)
 
 
 def _add_target(page: Page, target: TargetRow) -> None:

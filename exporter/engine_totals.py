@@ -8,7 +8,7 @@ Samples older than the live window (back-fill, captured pages) stay out, as requ
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -23,6 +23,8 @@ GAUGES = {
     "kv_cached_tokens": "kv_cached_tokens",
     "free_tokens": "kv_free_tokens",
     "capacity_tokens": "kv_capacity_tokens",
+    "running_requests": "running_requests",
+    "block_size": "block_size",
 }
 
 KNOWN_REPLICAS = """
@@ -46,12 +48,30 @@ class EngineCounters:
     cached_known: bool = True
     by_tier: dict[str, int] = field(default_factory=dict)
     resets: int = 0
+    # by tier left, {store|load}/{tier}; a key is there once a page has told of it
+    evicted_blocks: dict[str, float] = field(default_factory=dict)
+    demoted_blocks: dict[str, float] = field(default_factory=dict)
+    offload_bytes: dict[str, float] = field(default_factory=dict)
+    offload_seconds: dict[str, float] = field(default_factory=dict)
     # gauges of the newest sample; None = the page did not say
     sampled: datetime | None = None
     running_tokens: int | None = None
     kv_cached_tokens: int | None = None
     free_tokens: int | None = None
     capacity_tokens: int | None = None
+    running_requests: int | None = None
+    block_size: int | None = None
+
+    def copy(self) -> "EngineCounters":
+        """A copy that shares nothing with this one."""
+        return replace(
+            self,
+            by_tier=dict(self.by_tier),
+            evicted_blocks=dict(self.evicted_blocks),
+            demoted_blocks=dict(self.demoted_blocks),
+            offload_bytes=dict(self.offload_bytes),
+            offload_seconds=dict(self.offload_seconds),
+        )
 
 
 def _utc_now() -> datetime:
@@ -97,7 +117,7 @@ class EngineTotals:
     def snapshot(self) -> dict[EngineKey, EngineCounters]:
         """A copy no other thread writes to."""
         with self._lock:
-            return {key: replace(row, by_tier=dict(row.by_tier)) for key, row in self._rows.items()}
+            return {key: row.copy() for key, row in self._rows.items()}
 
 
 def _counts(sample: EngineSample) -> bool:
@@ -133,9 +153,34 @@ def _add(row: EngineCounters, sample: EngineSample) -> None:
         for tier, increase in tiers.items():
             if increase:
                 row.by_tier[tier] = row.by_tier.get(tier, 0) + increase
+    _add_blocks(row, sample)
     if row.sampled is None or sample.ts >= row.sampled:
         row.sampled = sample.ts
         for gauge, source in GAUGES.items():
             value = getattr(sample, source)
             if value is not None or not same_page:
                 setattr(row, gauge, value)
+
+
+def _add_blocks(row: EngineCounters, sample: EngineSample) -> None:
+    """Add what was lost and moved. Units that are neither blocks nor tokens have no figure here."""
+    for tier, blocks in _in_blocks(sample.evicted, sample.block_size):
+        row.evicted_blocks[tier] = row.evicted_blocks.get(tier, 0) + blocks
+    for tier, blocks in _in_blocks(sample.demoted, sample.block_size):
+        row.demoted_blocks[tier] = row.demoted_blocks.get(tier, 0) + blocks
+    for way, count in (sample.offload_bytes or {}).items():
+        row.offload_bytes[way] = row.offload_bytes.get(way, 0) + count
+    for way, seconds in (sample.offload_seconds or {}).items():
+        row.offload_seconds[way] = row.offload_seconds.get(way, 0) + seconds
+
+
+def _in_blocks(
+    counts: dict[str, int] | None, block_size: int | None
+) -> Iterator[tuple[str, float]]:
+    """Tier and blocks of a map of {tier}/{unit}."""
+    for key, count in (counts or {}).items():
+        tier, _, unit = key.partition("/")
+        if unit == "blocks":
+            yield tier, count
+        elif unit == "tokens" and block_size:
+            yield tier, count / block_size

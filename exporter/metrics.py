@@ -92,17 +92,28 @@ DEFINITIONS: tuple[Definition, ...] = (
         "prefixcache_resets_total",
         "counter",
         (*ENGINE, "reason"),
-        "Times a replica's counters began again. Source: process start time, or a counter that "
-        f"fell. {_SINCE}",
+        "Times a replica's cache lost all it held: restart, clear, sleep, or lost_events (the "
+        "state was given up because events are missing). Source: KV-cache events; of a replica "
+        "without them restarts only, by process start time or a counter that fell. Never both. "
+        f"{_SINCE}",
     ),
     Definition(
         "prefixcache_kv_tokens",
         "gauge",
         (*ENGINE, "state"),
         "KV memory in tokens: running = held by running requests, cached = reusable but "
-        "unreferenced, free = neither. A state the engine does not tell has no series. Source: "
+        "unreferenced, free = neither. A state nothing tells has no series. Source: "
         "vllm:kv_cache_usage_perc x capacity, sglang:kv_used_tokens, kv_evictable_tokens and "
-        "kv_available_tokens, or trtllm_kv_cache_used_blocks x block size.",
+        "kv_available_tokens, or trtllm_kv_cache_used_blocks x block size; cached and free of "
+        "engines without gauges: resident tokens by KV-cache events less (running less one block "
+        "per running request), and what is left of the capacity.",
+    ),
+    Definition(
+        "prefixcache_kv_bytes",
+        "gauge",
+        (*ENGINE, "state"),
+        "KV memory in bytes, over all GPUs of the replica. Source: prefixcache_kv_tokens x bytes "
+        "per token of the model (settings: geometry). No series for other models.",
     ),
     Definition(
         "prefixcache_kv_capacity_tokens",
@@ -110,6 +121,58 @@ DEFINITIONS: tuple[Definition, ...] = (
         ENGINE,
         "KV memory of a replica in tokens. Source: vllm:cache_config_info, "
         "sglang:max_total_num_tokens, or trtllm_kv_cache_max_blocks x block size.",
+    ),
+    Definition(
+        "prefixcache_evicted_blocks_total",
+        "counter",
+        (*ENGINE, "tier"),
+        "Blocks lost from a tier to make room, no copy in a lower one; resets are none. Source: "
+        "BlockRemoved of KV-cache events less demotions; of a tier without events the engine's "
+        "own counter (sglang:evicted_tokens_total and what HiCache drops, / page size; a sample "
+        f"without a page size adds nothing). {_SINCE}",
+    ),
+    Definition(
+        "prefixcache_demoted_blocks_total",
+        "counter",
+        ENGINE,
+        "Blocks that left a tier for a lower one that keeps them. Source: KV-cache events "
+        f"(removed from a tier, stored in a lower one), else the engine's own counter. {_SINCE}",
+    ),
+    Definition(
+        "prefixcache_block_lifetime_seconds",
+        "histogram",
+        ENGINE,
+        "Age of device blocks when they were evicted or demoted. Source: KV-cache events, stored "
+        f"to removed; bounds within 8 %. {_SINCE}",
+    ),
+    Definition(
+        "prefixcache_evicted_reuse_gap_seconds",
+        "histogram",
+        ENGINE,
+        "Time from the eviction of a device block until the same block was stored again: what was "
+        f"lost and wanted. Source: KV-cache events; bounds within 8 %. {_SINCE}",
+    ),
+    Definition(
+        "prefixcache_offload_bytes_total",
+        "counter",
+        (*ENGINE, "direction", "tier"),
+        "Bytes written to a lower tier (store) or brought back from it (load), by the engine's own "
+        f"counters. Source: vllm:kv_offload_*_bytes, SGLang HiCache, TensorRT-LLM. {_SINCE}",
+    ),
+    Definition(
+        "prefixcache_offload_seconds_total",
+        "counter",
+        (*ENGINE, "direction", "tier"),
+        "Time these transfers took, summed over transfers side by side. Source: the same "
+        f"connectors' counters of time. {_SINCE}",
+    ),
+    Definition(
+        "prefixcache_replica_copies_ratio",
+        "gauge",
+        ("model",),
+        "Resident device blocks / different ones over all replicas of a model: copies per block, "
+        "1 = every block is in one place. Source: KV-cache events, by keyed hash of a block's "
+        "content and all before it.",
     ),
     # ---- about this exporter
     Definition(
@@ -142,6 +205,25 @@ DEFINITIONS: tuple[Definition, ...] = (
         "gauge",
         ("target",),
         "How long the last scrape of the target took.",
+    ),
+    Definition(
+        "prefixscope_event_stream_up",
+        "gauge",
+        ("source", "replica"),
+        "1 while a stream of KV-cache events is heard live, else 0.",
+    ),
+    Definition(
+        "prefixscope_event_batches_missed_total",
+        "counter",
+        ("source", "replica"),
+        "Batches of KV-cache events that did not come, by the gaps in their numbers.",
+    ),
+    Definition(
+        "prefixscope_event_state_uncertain",
+        "gauge",
+        ("source", "replica"),
+        "1 while what events tell of a cache may be wrong, until a replay, a clear or a restart. "
+        "The question block_streams says why.",
     ),
     Definition(
         "prefixscope_ingested_records_total",

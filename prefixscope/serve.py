@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from exporter.collector import Collector, Inputs
 from exporter.engine_totals import EngineTotals
 from exporter.errors import PrefixscopeError
+from exporter.geometry import bytes_per_token, keep_geometry, kept_geometry
 from exporter.prices import ModelPrices
 from exporter.server import Services, build_app
 from exporter.server_settings import split_address
@@ -88,6 +89,7 @@ def running(settings: Settings) -> Iterator[Running]:
         url = url_of(listener, settings.server.listen)
         store = Store.open(settings.store.directory, settings.store)
         stack.callback(store.close)
+        keep_geometry(store, bytes_per_token(settings.geometry))
         totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
         totals.restore(store.cursor())
         targets = settings.scrape.targets
@@ -148,6 +150,7 @@ def _services(
         targets=lambda: [*scraper.rows, *(row for source in sources for row in source.rows)],
         store_file=store.path,
         version=__version__,
+        bytes_per_token=kept_geometry(store),
     )
 
     def not_ready() -> str | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from exporter.geometry import ModelGeometry
 from exporter.prices import PriceSettings
 from exporter.server_settings import Address, ServerSettings
 from exporter.sources.names import Names
@@ -45,6 +46,9 @@ class Settings(BaseModel):
     )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
     prices: PriceSettings = Field(default_factory=PriceSettings)
+    geometry: list[ModelGeometry] = Field(
+        default_factory=list, description="what the KV of a model weighs, for figures in bytes"
+    )
     dashboard: DashboardSettings = Field(default_factory=DashboardSettings)
 
     @property

@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 
 from exporter.errors import PrefixscopeError
+from exporter.geometry import read_config
 from prefixscope.output import rows_table, terminal
 from replay.geometry import KV_DTYPES, KvGeometry, kv_geometry
 from replay.model_config import UnknownGeometry
 
 BLOCK_TOKENS = 16
-# Configs have a few kilobytes; what is far larger is another file, such as weights.
-_MAX_CONFIG_BYTES = 16 << 20
 
 
 class GeometryOutput(StrEnum):
@@ -47,7 +46,7 @@ def geometry(
     if kv_dtype is not None and kv_dtype not in KV_DTYPES:
         raise typer.BadParameter(f"unknown KV dtype {kv_dtype!r}; known: {', '.join(KV_DTYPES)}")
     try:
-        sizes = kv_geometry(_read(config), kv_dtype=kv_dtype, tensor_parallel=tensor_parallel)
+        sizes = kv_geometry(read_config(config), kv_dtype=kv_dtype, tensor_parallel=tensor_parallel)
     except UnknownGeometry as error:
         remedy = "" if kv_dtype or "dtype" not in str(error) else " with --kv-dtype"
         raise PrefixscopeError(f"{config}: {error}{remedy}") from error
@@ -56,22 +55,6 @@ def geometry(
         print(json.dumps(facts, indent=2))
         return
     _print(sizes)
-
-
-def _read(path: Path) -> dict[str, object]:
-    """The file as JSON; every way it can be something else is an error to read."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        raise PrefixscopeError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(content) > _MAX_CONFIG_BYTES:
-        raise PrefixscopeError(f"{path}: too large for a config.json")
-    try:
-        config: dict[str, object] = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise PrefixscopeError(f"{path}: not JSON: {error}") from error
-    return config
 
 
 def _print(sizes: KvGeometry) -> None:
