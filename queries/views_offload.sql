@@ -71,10 +71,9 @@ entries AS (
         unnest(map_entries(offload_seconds))
     FROM shares WHERE share > 0
     UNION ALL
-    SELECT
-        step_start, value, model, replica, observer, share, 'dropped_' || split_part(e.key, '/', 2),
-        {'key': 'store/' || split_part(e.key, '/', 1), 'value': e.value}
-    FROM (SELECT *, unnest(map_entries(offload_dropped)) AS e FROM shares WHERE share > 0)
+    SELECT step_start, value, model, replica, observer, share, 'dropped',
+        {'key': 'store/' || dropped.key, 'value': dropped.value}
+    FROM (SELECT *, unnest(map_entries(offload_dropped)) AS dropped FROM shares WHERE share > 0)
 )
 
 SELECT
@@ -84,7 +83,7 @@ SELECT
     sum(entry.value * share) FILTER (unit = 'tokens') AS tokens,
     sum(entry.value * share) FILTER (unit = 'bytes') AS bytes,
     sum(entry.value * share) FILTER (unit = 'seconds') AS seconds,
-    sum(entry.value * share) FILTER (unit = 'dropped_tokens') AS dropped_tokens
+    sum(entry.value * share) FILTER (unit = 'dropped') AS dropped_tokens
 FROM entries
 GROUP BY ALL;
 

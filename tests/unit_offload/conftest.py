@@ -1,0 +1,86 @@
+"""A store in memory with simulated traffic, and the questions on it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import resources
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from queries import registry
+
+Row = dict[str, Any]
+Answer = dict[str, Any]
+FILLED: dict[str, Row] = {
+    "requests": {
+        "source": "log", "source_format": "test", "attempt": 1, "status": "ok",
+        "outcome": "unknown", "prompt_basis": "inclusive", "batch": 1, "position": 0,
+    },
+    "engine_samples": {
+        "engine": "vllm", "observer": "engine", "role": "unified", "reset": False, "gap": False,
+    },
+}  # fmt: skip
+
+
+class Store:
+    """The schema and the views; rows are put in as they are."""
+
+    def __init__(self) -> None:
+        self.connection = duckdb.connect(config={"memory_limit": "512MB", "threads": 2})
+        schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
+        self.connection.execute(schema)
+        self.connection.execute(registry.views_sql())
+
+    def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """A row without `arrived` or `target` gets its time or its replica there."""
+        for row in rows:
+            given = {**FILLED.get(table, {}), **row}
+            if table == "requests":
+                given.setdefault("arrived", given["ts"])
+            if table == "engine_samples":
+                given.setdefault("target", given["replica"])
+            self._insert(table, given)
+
+    def load(self, rows: list[Row]) -> None:
+        """Many request rows at once."""
+        filled = pa.Table.from_pylist(
+            [{**FILLED["requests"], "arrived": row["ts"], **row} for row in rows]
+        )
+        self.connection.register("simulated", filled)
+        self.connection.execute("INSERT INTO requests BY NAME SELECT * FROM simulated")
+        self.connection.unregister("simulated")
+
+    def _insert(self, table: str, row: Row) -> None:
+        places: list[str] = []
+        values: list[Any] = []
+        for value in row.values():
+            if isinstance(value, Mapping):
+                places.append("MAP(?, ?)")
+                values += [list(value.keys()), list(value.values())]
+            else:
+                places.append("?")
+                values.append(value)
+        self.connection.execute(
+            f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(places)})", values
+        )
+
+    def execute(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql, list(values)).fetchall()
+
+    def ask(self, name: str, **params: object) -> list[Answer]:
+        return registry.rows(registry.run(self.connection.cursor(), name, params))
+
+    def one(self, name: str, **params: object) -> Answer:
+        (row,) = self.ask(name, **params)
+        return row
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def new_store() -> Callable[[], Store]:
+    return Store
