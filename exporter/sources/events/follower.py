@@ -1,0 +1,354 @@
+"""What one stream of event batches needs between message and state: gaps filled, restarts noticed.
+
+No socket and no clock of its own: the worker hands in messages, replies and the time. While a
+replay is under way, live batches wait and are heard after it, in order. After every connection the
+replay is asked for from the batch heard last on: if the publisher has another one under that
+number, or none, it was started anew while nobody listened.
+"""
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from exporter.blocks.order import Heard, StreamName
+from exporter.sources.events.frames import Batch
+
+logger = logging.getLogger(__name__)
+
+# Publishers look for requests about ten times a second. Their queue of replies holds 1,000 and
+# drops what is more, so a replay that breaks off is asked for again from there.
+QUIET_SECONDS = 10.0
+# What may wait in memory while a replay is under way; beyond, batches are dropped and are a gap.
+MAX_WAITING_BATCHES = 20_000
+MAX_WAITING_BYTES = 64 * 2**20
+# Replies that may come before their turn until what is between is taken for missing.
+MAX_AHEAD_BATCHES = 256
+MAX_AHEAD_BYTES = 8 * 2**20
+
+NO_REPLAY = (
+    "batches were lost and no replay is configured: start the engine with replay_endpoint in its "
+    "--kv-events-config, and set replay_endpoint under events"
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Now: as people read it, and in seconds that never go back."""
+
+    at: datetime
+    seconds: float
+
+
+class EventTracker(Protocol):
+    """The part of the tracker a stream needs."""
+
+    def hear(
+        self,
+        stream: StreamName,
+        sequence: int,
+        payload: bytes,
+        heard_at: datetime,
+        replayed: bool = False,
+    ) -> Heard:
+        """Take one batch."""
+        ...
+
+    def missing(self, stream: StreamName) -> range:
+        """The batches to be heard before the one that came."""
+        ...
+
+    def give_up(self, stream: StreamName, reason: str) -> None:
+        """They cannot be had."""
+
+    def restarted(self, stream: StreamName, heard_at: datetime) -> None:
+        """The publisher began anew."""
+
+    def connected(self, stream: StreamName, is_connected: bool) -> None:
+        """Whether the publisher is connected."""
+
+
+class Replays(Protocol):
+    """Where a stream's past can be asked for."""
+
+    def ask(self, start: int) -> None:
+        """Ask for every batch from `start` on; replies to earlier requests come no more."""
+
+    def end(self) -> None:
+        """No more replies are wanted."""
+
+
+class Pile:
+    """Batches kept for later, oldest first, within bounds."""
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[Batch, datetime]] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @property
+    def first(self) -> int | None:
+        """The number of the oldest; None where there is none."""
+        return self._batches[0][0].sequence if self._batches else None
+
+    def add(self, batch: Batch, at: datetime) -> bool:
+        """Keep one; False where there is no room."""
+        if len(self) >= MAX_WAITING_BATCHES or self._bytes + len(batch.payload) > MAX_WAITING_BYTES:
+            return False
+        self._batches.append((batch, at))
+        self._bytes += len(batch.payload)
+        return True
+
+    def put_first(self, batch: Batch, at: datetime) -> None:
+        """One that comes before all others, whatever room there is."""
+        self._batches.appendleft((batch, at))
+        self._bytes += len(batch.payload)
+
+    def take(self) -> tuple[Batch, datetime]:
+        """The oldest, which is kept no longer."""
+        batch, at = self._batches.popleft()
+        self._bytes -= len(batch.payload)
+        return batch, at
+
+
+@dataclass
+class _Replay:
+    """One replay under way. `next` is the batch to be heard next; `checks`: the first one was
+    heard before, and proves that the publisher is the same. `ahead` came before its turn."""
+
+    next: int
+    checks: bool
+    deadline: float
+    quiet_until: float
+    ahead: dict[int, Batch] = field(default_factory=dict)
+    ahead_bytes: int = 0
+    answered: bool = False
+    advanced: bool = False
+
+    def hold(self, batch: Batch) -> bool:
+        """Keep what came before its turn; False where there is no room for more."""
+        if batch.sequence not in self.ahead:
+            self.ahead[batch.sequence] = batch
+            self.ahead_bytes += len(batch.payload)
+        return len(self.ahead) < MAX_AHEAD_BATCHES and self.ahead_bytes < MAX_AHEAD_BYTES
+
+    def release(self, sequence: int) -> Batch | None:
+        """One of those kept; None where it did not come."""
+        batch = self.ahead.pop(sequence, None)
+        self.ahead_bytes -= len(batch.payload) if batch else 0
+        return batch
+
+
+class Follower:
+    """One stream. `replays` None: none are configured."""
+
+    def __init__(
+        self,
+        stream: StreamName,
+        tracker: EventTracker,
+        replays: Replays | None,
+        replay_seconds: float,
+    ) -> None:
+        self.stream = stream
+        self._tracker = tracker
+        self._replays = replays
+        self._replay_seconds = replay_seconds
+        self._newest: int | None = None
+        self._replay: _Replay | None = None
+        self._waiting = Pile()
+        # How many of those waiting came before the connection was lost.
+        self._stale = 0
+        self._crowded = False
+
+    @property
+    def replaying(self) -> bool:
+        """Whether live batches wait for a replay."""
+        return self._replay is not None
+
+    # ---------------------------------------------------------------- from the worker
+
+    def connected(self, is_connected: bool, now: Moment) -> None:
+        """The publisher came or went. Whoever comes is asked what was missed meanwhile."""
+        self._tracker.connected(self.stream, is_connected)
+        if self._replays is None:
+            return
+        if not is_connected:
+            self._replays.end()
+            self._replay, self._stale = None, len(self._waiting)
+            return
+        self._begin(0 if self._newest is None else self._newest, now, self._newest is not None)
+
+    def live(self, batch: Batch, now: Moment) -> None:
+        """A batch as it was published."""
+        if self._replay is None and not self._waiting:
+            self._hear(batch, now.at, now)
+        elif not self._waiting.add(batch, now.at) and not self._crowded:
+            self._crowded = True
+            logger.warning("%s: too many batches came during a replay", self.stream.replica)
+
+    def replied(self, batch: Batch, now: Moment) -> None:
+        """A batch of a replay."""
+        replay = self._replay
+        if replay is None:
+            return
+        replay.quiet_until = now.seconds + QUIET_SECONDS
+        first = self._waiting.first
+        if batch.sequence < replay.next or (
+            first is not None and replay.next <= first <= batch.sequence
+        ):
+            return
+        replay.answered = True
+        if batch.sequence == replay.next:
+            self._take(batch, replay, now)
+        elif not replay.hold(batch):
+            self._go_on(replay, now)
+
+    def replay_ended(self, now: Moment) -> None:
+        """The publisher has sent all it has."""
+        replay = self._replay
+        if replay is None:
+            return
+        first = self._waiting.first
+        if replay.checks and not replay.answered and (first is None or first < replay.next):
+            self._tracker.restarted(self.stream, now.at)
+            self._forget_the_past()
+            self._finish(None, now)
+        elif replay.ahead or (first is not None and first > replay.next):
+            self._go_on(replay, now)
+        else:
+            self._finish(None, now)
+
+    def tick(self, now: Moment) -> None:
+        """Time has passed: a replay that does not come is not waited for for ever."""
+        replay = self._replay
+        if replay is None:
+            return
+        if now.seconds >= replay.deadline:
+            self._settle(f"the replay did not end within {self._replay_seconds:g} s", now)
+        elif now.seconds < replay.quiet_until:
+            return
+        elif replay.advanced:
+            self._ask_again(replay, now)
+        else:
+            self._settle(f"no answer to the replay request within {QUIET_SECONDS:g} s", now)
+
+    # ---------------------------------------------------------------- replays
+
+    def _begin(self, start: int, now: Moment, checks: bool = False) -> None:
+        assert self._replays is not None
+        seconds = now.seconds
+        self._replay = _Replay(
+            start, checks, seconds + self._replay_seconds, seconds + QUIET_SECONDS
+        )
+        self._replays.ask(start)
+
+    def _ask_again(self, replay: _Replay, now: Moment) -> None:
+        assert self._replays is not None
+        replay.advanced = False
+        replay.quiet_until = now.seconds + QUIET_SECONDS
+        self._replays.ask(replay.next)
+
+    def _go_on(self, replay: _Replay, now: Moment) -> None:
+        """Something is missing in what was replied. Ask for it again; if that has brought
+        nothing, it is gone."""
+        if replay.advanced:
+            self._ask_again(replay, now)
+            return
+        reason = self._what_is_gone(replay)
+        if not replay.ahead:
+            self._settle(reason, now)
+            return
+        replay.next = min(replay.ahead)
+        batch = replay.release(replay.next)
+        assert batch is not None
+        self._hear_despite(batch, now.at, reason, replayed=True)
+        self._take(batch, replay, now)
+        if self._replay is replay:
+            self._ask_again(replay, now)
+
+    def _take(self, batch: Batch, replay: _Replay, now: Moment) -> None:
+        """Hear replies as far as they follow each other; end once they reach what came live."""
+        reply: Batch | None = batch
+        while reply is not None:
+            if self._tell(reply, now.at, replayed=True):
+                # Of another process than the one heard before: all of its past is wanted.
+                self._begin(0, now)
+                return
+            replay.next, replay.advanced = reply.sequence + 1, True
+            reply = replay.release(replay.next)
+        first = self._waiting.first
+        if first is not None and first <= replay.next:
+            self._finish(None, now)
+
+    def _what_is_gone(self, replay: _Replay) -> str:
+        first = self._waiting.first
+        known = [*replay.ahead, *([] if first is None else [first])]
+        until = min(sequence for sequence in known if sequence > replay.next)
+        return (
+            f"batches {replay.next} to {until - 1} are not in the replay: the publisher keeps "
+            "only the last ones (buffer_steps in its --kv-events-config)"
+        )
+
+    def _settle(self, reason: str, now: Moment) -> None:
+        """Go on with what there is; what is missing stays missing for that reason."""
+        replay = self._replay
+        for sequence in sorted(replay.ahead if replay else ()):
+            assert replay is not None
+            self._hear_despite(replay.ahead[sequence], now.at, reason, replayed=True)
+        self._finish(reason, now)
+
+    def _finish(self, reason: str | None, now: Moment) -> None:
+        """End the replay and hear what has come live meanwhile.
+
+        `reason` is why something may be missing before the first of it.
+        """
+        assert self._replays is not None
+        self._replays.end()
+        self._replay, self._stale, self._crowded = None, 0, False
+        while self._waiting and self._replay is None:
+            batch, at = self._waiting.take()
+            if reason is not None:
+                self._hear_despite(batch, at, reason)
+            else:
+                self._hear(batch, at, now)
+            reason = None
+
+    # ---------------------------------------------------------------- the tracker
+
+    def _hear(self, batch: Batch, at: datetime, now: Moment) -> None:
+        """Hear a live batch; where others are missing before it, ask for them first."""
+        if self._replays is None:
+            self._hear_despite(batch, at, NO_REPLAY)
+        elif self._tell(batch, at):
+            self._waiting.put_first(batch, at)
+            self._begin(self._tracker.missing(self.stream).start, now)
+
+    def _hear_despite(
+        self, batch: Batch, at: datetime, reason: str, replayed: bool = False
+    ) -> None:
+        """Hear a batch although others may be missing before it."""
+        if self._tell(batch, at, replayed):
+            logger.warning("%s: %s", self.stream.replica, reason)
+            self._tracker.give_up(self.stream, reason)
+            self._tell(batch, at, replayed)
+
+    def _tell(self, batch: Batch, at: datetime, replayed: bool = False) -> bool:
+        """Hand a batch to the tracker. True where it was not taken, for others are missing."""
+        heard = self._tracker.hear(self.stream, batch.sequence, batch.payload, at, replayed)
+        if heard is Heard.RESTARTED:
+            logger.info("%s: the publisher of events was restarted", self.stream.replica)
+            self._forget_the_past()
+        waits = heard in (Heard.GAP, Heard.RESTARTED) and bool(self._tracker.missing(self.stream))
+        if not waits and heard is not Heard.REPEATED:
+            self._newest = batch.sequence
+        return waits
+
+    def _forget_the_past(self) -> None:
+        """What waits from before the connection was lost is of a publisher that is gone."""
+        self._newest = None
+        for _ in range(self._stale):
+            self._waiting.take()
+        self._stale = 0

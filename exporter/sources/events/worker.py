@@ -1,0 +1,336 @@
+"""The one thread that hears every stream of KV-cache events.
+
+It alone touches the sockets. Each turn takes a bounded number of messages from every socket, so
+that a busy engine or a long replay keeps none of the others waiting.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+import zmq
+
+from exporter.blocks.order import StreamName
+from exporter.sources.discovery import Target
+from exporter.sources.events.follower import EventTracker, Follower, Moment
+from exporter.sources.events.frames import BadFrames, live_batch, replayed_batch
+from exporter.sources.events.settings import EventSettings
+from exporter.sources.events.sockets import (
+    CannotListen,
+    Context,
+    Listening,
+    Message,
+    ReplaySocket,
+    Socket,
+)
+from exporter.sources.events.subscriptions import Subscription, subscriptions
+
+logger = logging.getLogger(__name__)
+
+TURN_MS = 200
+MESSAGES_A_TURN = 200
+# How often the scraped targets are looked at for hosts that came or went.
+REFRESH_SECONDS = 5.0
+# ZeroMQ connects again by itself, but not after what it takes for a fault of the protocol, such as
+# a message beyond the limit. Then only a new socket helps.
+REOPEN_SECONDS = 15.0
+MAX_SOCKETS = 20_000
+# Names that a bound socket takes from topics and addresses; whoever connects chooses them.
+MAX_STREAMS_A_SOCKET = 1_000
+MAX_FAULTS_SAID = 20
+
+Key = tuple[str, str | None]
+
+
+class WorkerTracker(EventTracker, Protocol):
+    """The part of the tracker the worker needs."""
+
+    def malformed(self, stream: StreamName) -> None:
+        """A message was no batch of events."""
+
+    def lost(self, stream: StreamName, reason: str) -> None:
+        """Something may be missing that no number shows."""
+
+
+@dataclass
+class _Heard:
+    """A socket that is listened to, and its streams by name."""
+
+    listening: Listening
+    without_since: float
+    streams: dict[StreamName, "_Stream"] = field(default_factory=dict)
+    faults: set[str] = field(default_factory=set)
+    refused: bool = False
+
+
+@dataclass
+class _Stream:
+    follower: Follower
+    replays: ReplaySocket | None
+    faults: set[str] = field(default_factory=set)
+
+
+class EventWorker:
+    """Hears the configured streams until stopped. `targets` gives the scraped engines of now."""
+
+    def __init__(
+        self,
+        tracker: WorkerTracker,
+        entries: Sequence[EventSettings],
+        targets: Callable[[], Sequence[Target]] = tuple,
+        context: Context | None = None,
+    ) -> None:
+        self._tracker = tracker
+        self._entries = entries
+        self._targets = targets
+        self._context: Context = context or zmq.Context()
+        self._own_context = context is None
+        self._poller = zmq.Poller()
+        self._heard: dict[Key, _Heard] = {}
+        self._replies: dict[Socket, _Stream] = {}
+        self._failed: dict[Key, str] = {}
+        self._refresh_due = 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+
+    # ---------------------------------------------------------------- running
+
+    def start(self) -> None:
+        """Begin to listen in the background."""
+        for entry in self._entries:
+            warn_if_open(entry)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what has not been heard yet is lost, and asked for after the next start."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        if self._own_context:
+            self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+        try:
+            while not self._stopped.is_set():
+                self._turn()
+        finally:
+            for heard in list(self._heard.values()):
+                self._close(heard)
+            if self._own_context:
+                self._context.term()
+
+    def _turn(self) -> None:
+        """Take what has come, a bounded piece from everybody; wait a little if nothing has."""
+        if time.monotonic() >= self._refresh_due:
+            self._refresh()
+        ready = {socket for socket, _ in self._poller.poll(TURN_MS)}
+        now = Moment(datetime.now(UTC), time.monotonic())
+        for heard in self._heard.values():
+            if heard.listening.monitor in ready:
+                self._take_changes(heard, now)
+            if heard.listening.socket in ready:
+                self._take_messages(heard, now)
+        for socket in ready & self._replies.keys():
+            self._take_replies(self._replies[socket], now)
+        for heard in list(self._heard.values()):
+            self._look_after(heard, now)
+
+    # ---------------------------------------------------------------- sockets
+
+    def _refresh(self) -> None:
+        """Open what is wanted and not open; close what is wanted no more."""
+        self._refresh_due = time.monotonic() + REFRESH_SECONDS
+        wanted = {one.key: one for one in subscriptions(self._entries, self._targets())}
+        for gone in self._heard.keys() - wanted.keys():
+            self._close(self._heard.pop(gone))
+        for key, subscription in wanted.items():
+            if key not in self._heard:
+                self._open(subscription)
+
+    def _open(self, subscription: Subscription) -> None:
+        listening = self._listen(subscription)
+        if listening is None:
+            return
+        heard = self._heard[subscription.key] = _Heard(listening, time.monotonic())
+        if not subscription.bind:
+            stream = self._stream(heard, subscription.stream("", None), None)
+            if stream and listening.connections:
+                now = Moment(datetime.now(UTC), time.monotonic())
+                stream.follower.connected(True, now)
+
+    def _listen(self, subscription: Subscription) -> Listening | None:
+        """A socket at work, None where that is not possible now."""
+        try:
+            listening = Listening(self._context, subscription)
+        except CannotListen as error:
+            if self._failed.get(subscription.key) != str(error):
+                logger.error("%s", error)
+            self._failed[subscription.key] = str(error)
+            return None
+        self._failed.pop(subscription.key, None)
+        self._poller.register(listening.socket, zmq.POLLIN)
+        self._poller.register(listening.monitor, zmq.POLLIN)
+        return listening
+
+    def _look_after(self, heard: _Heard, now: Moment) -> None:
+        """What time alone brings: replays that do not come, connections that do not come back."""
+        for stream in heard.streams.values():
+            stream.follower.tick(now)
+        if heard.listening.connections:
+            heard.without_since = now.seconds
+        elif now.seconds - heard.without_since > REOPEN_SECONDS:
+            heard.without_since = now.seconds
+            self._reopen(heard)
+
+    def _reopen(self, heard: _Heard) -> None:
+        subscription = heard.listening.subscription
+        if subscription.bind:
+            return
+        self._unlisten(heard.listening)
+        listening = self._listen(subscription)
+        if listening is None:
+            del self._heard[subscription.key]
+            return
+        heard.listening = listening
+
+    def _close(self, heard: _Heard) -> None:
+        for stream in heard.streams.values():
+            if stream.replays is not None:
+                stream.replays.end()
+            self._tracker.connected(stream.follower.stream, False)
+        self._unlisten(heard.listening)
+
+    def _unlisten(self, listening: Listening) -> None:
+        self._poller.unregister(listening.socket)
+        self._poller.unregister(listening.monitor)
+        listening.close()
+
+    def _stream(self, heard: _Heard, name: StreamName, peer: str | None) -> _Stream | None:
+        """The stream of that name on a socket; made when it is first heard of, None where there
+        are too many."""
+        known = heard.streams.get(name)
+        if known is not None or len(heard.streams) >= MAX_STREAMS_A_SOCKET:
+            return known
+        subscription = heard.listening.subscription
+        settings, endpoint = subscription.settings, subscription.replay_of(peer)
+        replays = None
+        if endpoint is not None:
+            replays = ReplaySocket(
+                self._context, endpoint, settings.max_message_bytes,
+                lambda socket, is_open: self._replay_socket(stream, socket, is_open),
+            )  # fmt: skip
+        follower = Follower(name, self._tracker, replays, settings.replay_seconds)
+        stream = heard.streams[name] = _Stream(follower, replays)
+        self._tracker.connected(name, heard.listening.connections > 0)
+        return stream
+
+    def _replay_socket(self, stream: _Stream, socket: Socket, is_open: bool) -> None:
+        if is_open:
+            self._replies[socket] = stream
+            self._poller.register(socket, zmq.POLLIN)
+        else:
+            del self._replies[socket]
+            self._poller.unregister(socket)
+
+    # ---------------------------------------------------------------- messages
+
+    def _take_changes(self, heard: _Heard, now: Moment) -> None:
+        """Connections that came or went. The streams of one that several share are asked all."""
+        listening = heard.listening
+        subscription = listening.subscription
+        for won in listening.changes():
+            logger.info("events at %s: %s", subscription.endpoint, "connected" if won else "lost")
+            if won or not listening.connections:
+                for stream in list(heard.streams.values()):
+                    stream.follower.connected(won, now)
+            if won and subscription.bind and subscription.replica and listening.connections > 1:
+                self._share_a_name(heard)
+
+    def _share_a_name(self, heard: _Heard) -> None:
+        """Two publishers under one configured name: their numbers would be mixed."""
+        subscription = heard.listening.subscription
+        reason = (
+            f"{heard.listening.connections} publishers are connected to {subscription.endpoint}, "
+            f"which is configured as the one replica {subscription.replica}: leave replica out, "
+            "and give each publisher a topic kv@REPLICA@MODEL"
+        )
+        logger.warning("events: %s", reason)
+        for name in heard.streams:
+            self._tracker.lost(name, reason)
+
+    def _take_messages(self, heard: _Heard, now: Moment) -> None:
+        for message in heard.listening.messages(MESSAGES_A_TURN):
+            try:
+                batch = live_batch(message.frames)
+            except BadFrames as error:
+                self._fault(heard, str(error), message)
+                continue
+            subscription = heard.listening.subscription
+            name = subscription.stream(batch.topic, message.peer)
+            stream = self._stream(heard, name, message.peer)
+            if stream is not None:
+                stream.follower.live(batch, now)
+            elif not heard.refused:
+                heard.refused = True
+                logger.warning(
+                    "events at %s: over %d names of streams; new ones are passed over",
+                    subscription.endpoint, MAX_STREAMS_A_SOCKET,
+                )  # fmt: skip
+
+    def _fault(self, heard: _Heard, fault: str, message: Message) -> None:
+        """A message of a wrong shape is counted; each kind of fault is told of once a socket."""
+        subscription = heard.listening.subscription
+        _say_once(heard.faults, f"events at {subscription.endpoint}: {fault}; not taken")
+        if subscription.replica or not subscription.bind:
+            self._tracker.malformed(subscription.stream("", message.peer))
+
+    def _take_replies(self, stream: _Stream, now: Moment) -> None:
+        assert stream.replays is not None
+        for frames in stream.replays.replies(MESSAGES_A_TURN):
+            try:
+                batch = replayed_batch(frames)
+            except BadFrames as error:
+                name = stream.follower.stream
+                _say_once(stream.faults, f"replay of {name.replica}: {error}; not taken")
+                self._tracker.malformed(name)
+                continue
+            if batch is None:
+                stream.follower.replay_ended(now)
+            else:
+                stream.follower.replied(batch, now)
+
+
+def _say_once(said: set[str], message: str) -> None:
+    """Log each message once, and not more kinds than a person would read."""
+    if message not in said and len(said) < MAX_FAULTS_SAID:
+        said.add(message)
+        logger.warning("%s", message)
+
+
+def warn_if_open(entry: EventSettings) -> None:
+    """Say so where prompts travel over the network for everybody on the way to read."""
+    leaks = leak_of(entry)
+    if leaks:
+        logger.warning("events %s: %s", entry.endpoint, leaks)
+
+
+def leak_of(entry: EventSettings) -> str | None:
+    """What is wrong with where events travel; None where they stay on this machine."""
+    endpoints = [entry.published, *([entry.replayed] if entry.replayed else [])]
+    exposed = [str(endpoint) for endpoint in endpoints if not endpoint.is_private]
+    if not exposed:
+        return None
+    return (
+        f"{' and '.join(exposed)} can be reached from other machines, and events carry the token "
+        "ids of prompts and cache salts in clear, without encryption or a key: whoever reaches "
+        "the port reads them"
+    )
