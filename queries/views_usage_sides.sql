@@ -1,0 +1,207 @@
+-- Two accounts of the same traffic side by side, and what tells why they differ. The question
+-- reconciliation names the reasons; docs/provider-usage.md explains them. Runs after views_usage.sql.
+
+-- Spans of reports in a window of UTC days. A report without models is compared as a whole.
+CREATE OR REPLACE MACRO reported_spans(since_border, until_border) AS TABLE
+SELECT
+    reporter, provider, utc_day, span_since, span_until,
+    bool_and(settled) AS settled,
+    NOT bool_or(bool_and(settled)) OVER (PARTITION BY reporter, provider, utc_day) AS day_open,
+    bool_or(bool_or(reported_model = '' AND prompt_tokens > 0))
+        OVER (PARTITION BY reporter, provider, utc_day) AS ungrouped,
+    max(read_at) AS read_at
+FROM reported_usage
+WHERE in_window(utc_day, since_border, until_border)
+GROUP BY reporter, provider, utc_day, span_since, span_until;
+
+-- Our rows that lie near those spans; a day more on both sides, to see rows begin, pause and end.
+CREATE OR REPLACE MACRO own_usage_near(since_border, until_border) AS TABLE
+SELECT *
+FROM own_usage_of_providers(
+    coalesce((
+        SELECT min(span_since) - INTERVAL 1 DAY FROM reported_usage
+        WHERE in_window(utc_day, since_border, until_border)
+    ), TIMESTAMP 'infinity'),
+    coalesce((
+        SELECT max(span_until) + INTERVAL 1 DAY FROM reported_usage
+        WHERE in_window(utc_day, since_border, until_border)
+    ), TIMESTAMP '-infinity')
+);
+
+-- One row per reporter, UTC day, provider and model key: their sums and ours over the settled
+-- buckets of the day (over all of them while none is settled).
+CREATE OR REPLACE MACRO usage_sides(since_border, until_border) AS TABLE
+WITH spans AS (FROM reported_spans(since_border, until_border)),
+
+their_days AS (
+    SELECT
+        r.reporter, r.provider, r.utc_day, CASE WHEN ungrouped THEN '' ELSE r.model END AS model,
+        string_agg(
+            DISTINCT nullif(reported_model, ''), ', ' ORDER BY nullif(reported_model, '')
+        ) AS their_models,
+        known_total(requests) AS their_requests,
+        total(prompt_tokens) AS their_prompt,
+        known_total(cached_tokens) AS their_cached,
+        known_total(cache_write_tokens) AS their_written
+    FROM reported_usage AS r
+    JOIN spans AS s USING (reporter, provider, utc_day, span_since)
+    WHERE s.settled OR s.day_open
+    GROUP BY ALL
+    -- A bucket in which nothing was used is no model.
+    HAVING their_models IS NOT NULL OR their_prompt > 0
+),
+
+own_days AS (
+    SELECT
+        b.reporter, s.provider, s.utc_day, CASE WHEN s.ungrouped THEN '' ELSE b.model END AS model,
+        string_agg(DISTINCT own_model, ', ' ORDER BY own_model) AS our_models,
+        bool_or(kept_as = 'hour') AS rolled_up,
+        total(requests) AS our_requests, total(prompt_tokens) AS our_prompt,
+        known_total(cached_tokens) AS our_cached, known_total(written_tokens) AS our_written,
+        total(repeat_prompt) AS repeat_prompt, total(repeat_cached) AS repeat_cached,
+        total(repeat_written) AS repeat_written, total(repeat_requests) AS repeat_requests,
+        total(failed_prompt) AS failed_prompt, total(failed_cached) AS failed_cached,
+        total(failed_written) AS failed_written, total(failed_requests) AS failed_requests,
+        total(stored_requests) AS stored_requests, total(blank_requests) AS blank_requests,
+        total(unreported_prompt) AS unreported_prompt, total(unwritten_prompt) AS unwritten_prompt
+    FROM (
+        FROM own_usage_near(since_border, until_border)
+        JOIN (SELECT DISTINCT reporter, provider FROM spans) USING (provider)
+    ) AS b
+    ASOF JOIN spans AS s
+        ON b.reporter = s.reporter AND b.provider = s.provider AND b.bin_since >= s.span_since
+    WHERE b.bin_since < s.span_until AND (s.settled OR s.day_open)
+    GROUP BY ALL
+),
+
+days AS (
+    SELECT
+        reporter, provider, utc_day,
+        bool_and(day_open) AS day_open,
+        count(*) FILTER (NOT settled) AS open_buckets,
+        sum(epoch(span_until - span_since)) FILTER (settled OR day_open)::BIGINT
+            AS compared_seconds,
+        min(span_since) FILTER (settled OR day_open) AS compared_since,
+        max(span_until) FILTER (settled OR day_open) AS compared_until,
+        max(read_at) AS read_at
+    FROM spans GROUP BY ALL
+),
+
+reach AS (
+    SELECT provider, min(bin_since) AS our_first, max(bin_until) AS our_last
+    FROM own_usage_near(since_border, until_border) GROUP BY ALL
+)
+
+SELECT
+    *, sum(our_requests) OVER (PARTITION BY reporter, provider, utc_day) AS our_requests_that_day
+FROM their_days
+FULL JOIN own_days USING (reporter, provider, utc_day, model)
+JOIN days USING (reporter, provider, utc_day)
+LEFT JOIN reach USING (provider);
+
+-- Pauses of half an hour and more in the rows of a provider between busy times (ten requests and
+-- more would have come), with the tokens of each model that the hours around them let expect.
+CREATE OR REPLACE MACRO usage_gaps(since_border, until_border) AS TABLE
+WITH bins AS (FROM own_usage_near(since_border, until_border)),
+
+paces AS (
+    SELECT
+        provider, bin_since, max(bin_until) AS bin_until,
+        sum(sum(requests)) OVER (
+            PARTITION BY provider ORDER BY bin_since
+            RANGE BETWEEN INTERVAL 59 MINUTE PRECEDING AND CURRENT ROW
+        ) AS hour_before,
+        sum(sum(requests)) OVER (
+            PARTITION BY provider ORDER BY bin_since
+            RANGE BETWEEN CURRENT ROW AND INTERVAL 59 MINUTE FOLLOWING
+        ) AS hour_after
+    FROM bins GROUP BY provider, bin_since
+),
+
+gaps AS (
+    SELECT
+        provider,
+        lag(bin_until) OVER provider_rows AS gap_since,
+        bin_since AS gap_until,
+        least(lag(hour_before) OVER provider_rows, hour_after) AS hourly_requests
+    FROM paces
+    WINDOW provider_rows AS (PARTITION BY provider ORDER BY bin_since)
+    QUALIFY
+        gap_until - gap_since >= INTERVAL 30 MINUTE
+        AND hourly_requests * epoch(gap_until - gap_since) / 3600 >= 10
+),
+
+-- Of the hour before and the hour after, per hour.
+expected AS (
+    SELECT provider, gap_since, gap_until, model, sum(prompt_tokens) / 2 AS hourly_tokens
+    FROM gaps JOIN bins USING (provider)
+    WHERE
+        bin_since >= gap_since - INTERVAL 1 HOUR AND bin_since < gap_until + INTERVAL 1 HOUR
+    GROUP BY ALL
+)
+
+SELECT
+    reporter, provider, utc_day, CASE WHEN ungrouped THEN '' ELSE model END AS model,
+    round(sum(
+        hourly_tokens
+        * epoch(least(gap_until, span_until) - greatest(gap_since, span_since)) / 3600
+    ))::BIGINT AS gap_tokens,
+    string_agg(
+        DISTINCT strftime(gap_since, '%H:%M') || ' to ' || strftime(gap_until, '%H:%M'), ', '
+    ) AS gap_times
+FROM expected
+JOIN reported_spans(since_border, until_border) USING (provider)
+WHERE gap_since < span_until AND gap_until > span_since AND settled
+GROUP BY ALL;
+
+-- By how many hours our days would have to begin later (or earlier, < 0) for our tokens to be
+-- theirs; on at least two days by the same.
+CREATE OR REPLACE MACRO usage_shifts(since_border, until_border, tolerance_ratio) AS TABLE
+WITH spans AS (
+    FROM reported_spans(since_border, until_border)
+    WHERE settled AND span_until - span_since = INTERVAL 24 HOUR
+),
+
+hours AS (
+    SELECT provider, model, date_trunc('hour', bin_since) AS hour, sum(prompt_tokens) AS tokens
+    FROM own_usage_near(since_border, until_border) GROUP BY ALL
+),
+
+moved AS (
+    SELECT
+        h.reporter, h.provider, s.utc_day, shift_hours,
+        CASE WHEN s.ungrouped THEN '' ELSE h.model END AS model, sum(tokens) AS shifted_prompt
+    FROM (
+        FROM hours
+        JOIN (SELECT DISTINCT reporter, provider FROM spans) USING (provider)
+        CROSS JOIN (SELECT unnest(range(-12, 15)) AS shift_hours)
+        WHERE shift_hours <> 0
+    ) AS h
+    ASOF JOIN spans AS s
+        ON h.reporter = s.reporter AND h.provider = s.provider
+        AND h.hour - to_hours(shift_hours) >= s.span_since
+    WHERE h.hour - to_hours(shift_hours) < s.span_until
+    GROUP BY ALL
+),
+
+alike AS (
+    SELECT reporter, provider, utc_day, model, shift_hours, shifted_prompt, their_prompt
+    FROM moved
+    JOIN usage_sides(since_border, until_border) USING (reporter, provider, utc_day, model)
+    WHERE their_prompt > 0 AND abs(shifted_prompt - their_prompt) <= tolerance_ratio * their_prompt
+    QUALIFY count(*) OVER (PARTITION BY reporter, provider, model, shift_hours) >= 2
+),
+
+closeness AS (
+    SELECT
+        reporter, provider, model, shift_hours,
+        avg(abs(shifted_prompt - their_prompt) / their_prompt) AS mean_error
+    FROM alike GROUP BY ALL
+)
+
+SELECT reporter, provider, utc_day, model, shift_hours, shifted_prompt
+FROM alike JOIN closeness USING (reporter, provider, model, shift_hours)
+QUALIFY row_number() OVER (
+    PARTITION BY reporter, provider, utc_day, model
+    ORDER BY mean_error, abs(shift_hours), shift_hours
+) = 1;
