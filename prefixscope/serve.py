@@ -13,13 +13,18 @@ import duckdb
 import uvicorn
 from starlette.applications import Starlette
 
+from exporter.blocks.tracker import Tracker
 from exporter.collector import Collector, Inputs
 from exporter.engine_totals import EngineTotals
 from exporter.errors import PrefixscopeError
 from exporter.geometry import bytes_per_token, keep_geometry, kept_geometry
 from exporter.prices import ModelPrices
+from exporter.records import EngineSample
 from exporter.server import Services, build_app
 from exporter.server_settings import split_address
+from exporter.sources.events.keeper import BlockKeeper
+from exporter.sources.events.settings import EventSettings
+from exporter.sources.events.worker import EventWorker
 from exporter.sources.intake import Intake
 from exporter.sources.names import SourceNames
 from exporter.sources.objects import is_object_path
@@ -93,24 +98,31 @@ def running(settings: Settings) -> Iterator[Running]:
         totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
         totals.restore(store.cursor())
         targets = settings.scrape.targets
+        tracker = Tracker(store.key)
+
+        def sampled(samples: Sequence[EngineSample]) -> None:
+            totals.add(samples)
+            tracker.sampled(samples)
+
         sources = [
-            PrometheusSource(store, source, targets, totals.add)
+            PrometheusSource(store, source, targets, sampled)
             for source in settings.scrape.prometheus_source
         ]
 
         def keep_only(polled: set[str]) -> None:
             totals.keep_only(polled.union(*(source.replicas for source in sources)))
 
-        scraper = Scraper(store, settings.scrape, totals.add, keep_only)
+        scraper = Scraper(store, settings.scrape, sampled, keep_only)
         names = settings.names
         tailers = [_follower(store, log, names.get(log.source)) for log in settings.logs]
         prices = ModelPrices(store, settings.prices)
-        workers: list[Worker] = [Housekeeping(store, prices), scraper, *sources, *tailers]
+        events = _events(store, tracker, settings.events, scraper)
+        workers: list[Worker] = [Housekeeping(store, prices), scraper, *sources, *tailers, *events]
         for worker in workers:
             worker.start()
             stack.callback(worker.stop)
         intake, history = Intake(store, names=names), History(store, targets)
-        services = _services(store, intake, history, totals, scraper, sources, workers)
+        services = _services(store, intake, history, totals, scraper, sources, workers, tracker)
         app = build_app(services, settings.server, token)
         server_stopped = stack.enter_context(_serving(app, listener))
         write_owner(store.directory, url)
@@ -125,6 +137,17 @@ def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Work
     return Tailer(store, log, names=names)
 
 
+def _events(
+    store: Store, tracker: Tracker, entries: Sequence[EventSettings], scraper: Scraper
+) -> list[Worker]:
+    """What hears KV-cache events and keeps what they tell. The last to start is the first to
+    stop: what was heard then still reaches the store."""
+    if not entries:
+        return []
+    hearing = EventWorker(tracker, entries, lambda: scraper.targets)
+    return [BlockKeeper(store, tracker), hearing]
+
+
 def _services(
     store: Store,
     intake: Intake,
@@ -133,6 +156,7 @@ def _services(
     scraper: Scraper,
     sources: Sequence[PrometheusSource],
     workers: Sequence[Worker],
+    tracker: Tracker,
 ) -> Services:
     """What the server serves from."""
 
@@ -150,6 +174,7 @@ def _services(
         targets=lambda: [*scraper.rows, *(row for source in sources for row in source.rows)],
         store_file=store.path,
         version=__version__,
+        blocks=tracker.snapshot,
         bytes_per_token=kept_geometry(store),
     )
 

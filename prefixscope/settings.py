@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from exporter.geometry import ModelGeometry
 from exporter.prices import PriceSettings
 from exporter.server_settings import Address, ServerSettings
+from exporter.sources.events.settings import EventSettings, checked_apart
 from exporter.sources.names import Names
 from exporter.sources.scrape import ScrapeSettings
 from exporter.sources.tail import LogSettings
@@ -45,6 +47,9 @@ class Settings(BaseModel):
         default_factory=dict, description="rules that name route, template, tenant…, by source"
     )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
+    events: Annotated[list[EventSettings], AfterValidator(checked_apart)] = Field(
+        default_factory=list, description="KV-cache events of engines: what caches hold and lose"
+    )
     prices: PriceSettings = Field(default_factory=PriceSettings)
     geometry: list[ModelGeometry] = Field(
         default_factory=list, description="what the KV of a model weighs, for figures in bytes"
@@ -53,10 +58,11 @@ class Settings(BaseModel):
 
     @property
     def has_sources(self) -> bool:
-        """Is there anything to scrape or to follow?"""
+        """Is there anything to scrape, to follow or to hear?"""
         targets = self.scrape.targets
         lists = (targets.static, targets.file_sd, targets.http_sd, targets.dns, targets.prometheus)
-        return bool(self.logs) or any(lists) or bool(self.scrape.prometheus_source)
+        given = (self.logs, self.events, self.scrape.prometheus_source)
+        return any(given) or any(lists)
 
 
 def load_settings(file: Path | None, environment: Mapping[str, str] | None = None) -> Settings:

@@ -166,6 +166,11 @@ class Scraper:
         return [polled.row for polled in list(self._polled.values())]
 
     @property
+    def targets(self) -> list[Target]:
+        """What is polled now."""
+        return [polled.target for polled in list(self._polled.values())]
+
+    @property
     def tried_all(self) -> bool:
         """Whether the lists were read and every target was polled since the start."""
         polled = list(self._polled.values())

@@ -115,7 +115,7 @@ class ToldTracker:
         self.applied: dict[StreamName, list[bytes]] = {}
         self.replayed: dict[StreamName, list[bytes]] = {}
         self.gave_up: list[tuple[StreamName, str]] = []
-        self.lost_reasons: list[str] = []
+        self.lost_reasons: list[tuple[StreamName, str]] = []
         self.restarts: list[StreamName] = []
         self.is_connected: dict[StreamName, bool] = {}
         self.faults: list[StreamName] = []
@@ -146,6 +146,7 @@ class ToldTracker:
             self._orders.setdefault(stream, Order()).give_up()
 
     def restarted(self, stream: StreamName, heard_at: datetime) -> None:
+        assert heard_at.tzinfo is not None
         with self._lock:
             self._orders.setdefault(stream, Order()).begin_anew()
             self._began_anew(stream)
@@ -160,7 +161,7 @@ class ToldTracker:
 
     def lost(self, stream: StreamName, reason: str) -> None:
         with self._lock:
-            self.lost_reasons.append(reason)
+            self.lost_reasons.append((stream, reason))
 
     def of(self, replica: str) -> list[bytes]:
         """What is applied of the streams of a replica, ranks one after the other."""

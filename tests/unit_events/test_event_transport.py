@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zmq
@@ -32,9 +31,9 @@ def bodies(*numbers: int) -> list[bytes]:
     return [b"batch %d" % number for number in numbers]
 
 
-def entry(endpoint: str, replay: str | None = None, **more: Any) -> EventSettings:
-    given = {"replica": REPLICA, **more}
-    return EventSettings(endpoint=endpoint, replay_endpoint=replay, **given)
+def entry(endpoint: str, replay: str | None = None, **more: object) -> EventSettings:
+    given = {"endpoint": endpoint, "replay_endpoint": replay, "replica": REPLICA, **more}
+    return EventSettings.model_validate(given)
 
 
 class Scene:
@@ -58,7 +57,7 @@ class Scene:
         return [reason for _, reason in self.tracker.gave_up]
 
     @contextmanager
-    def heard(self, *, replay: bool = True, **more: Any) -> Iterator[EventWorker]:
+    def heard(self, *, replay: bool = True, **more: object) -> Iterator[EventWorker]:
         settings = entry(self.endpoint, self.replay if replay else None, **more)
         with hearing(self.tracker, settings) as worker:
             wait_until(lambda: self.connected, "the connection")
@@ -66,11 +65,11 @@ class Scene:
                 wait_until(lambda: self.publisher.requests, "the first request")
             yield worker
 
-    def restart(self, **more: Any) -> None:
+    def restart(self) -> None:
         """The engine's process ends and another one begins, which numbers from 0."""
         self.publisher.close()
         wait_until(lambda: not self.connected, "the loss of the connection")
-        self.publisher = Publisher(self.endpoint, self.replay, **more)
+        self.publisher = Publisher(self.endpoint, self.replay)
         wait_until(lambda: self.connected, "the connection to the new process")
 
     def wait_for(self, *numbers: int) -> None:
@@ -541,7 +540,7 @@ def test_bound_here_two_publishers_under_one_name_are_uncertain(tmp_path: Path) 
         finally:
             one.close()
             two.close()
-    assert "kv@REPLICA@MODEL" in tracker.lost_reasons[0]
+    assert "kv@REPLICA@MODEL" in tracker.lost_reasons[0][1]
 
 
 def test_an_address_that_is_taken_is_said_and_tried_again(

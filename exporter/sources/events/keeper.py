@@ -1,0 +1,111 @@
+"""Between the state of the caches and the store: what was learnt goes in, request rows come out.
+
+Every few seconds the tracker is drained into the store, and requests stored since are shown to
+it, so that it knows which blocks were used. A drain that cannot be written is kept and tried
+again: counts are not lost to a full disk.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import duckdb
+
+from exporter.blocks.rows import Drained, UsedPrefix
+from exporter.errors import PrefixscopeError
+from exporter.store.blocks import write_drained
+from exporter.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 3.0
+# Rows shown to the tracker at once; each has a chain of up to some thousand hashes.
+ROWS_AT_ONCE = 2_000
+
+_NEW_ROWS = f"""
+    SELECT {", ".join(UsedPrefix._fields)} FROM requests
+    WHERE batch > $seen AND batch <= $newest AND len(block_hashes) > 0
+    ORDER BY ts"""  # noqa: S608 - our own column names
+
+
+class DrainedTracker(Protocol):
+    """The part of the tracker the keeper needs."""
+
+    def touch(self, rows: Iterable[UsedPrefix]) -> None:
+        """Requests that were stored."""
+
+    def drain(self, now: datetime) -> Drained:
+        """What happened since the last drain."""
+        ...
+
+
+class BlockKeeper:
+    """Drains the tracker into the store until stopped. `keep_once` is one round of it."""
+
+    def __init__(self, store: Store, tracker: DrainedTracker) -> None:
+        self._store = store
+        self._tracker = tracker
+        self._seen = store.last_batch
+        self._unwritten = Drained()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="blocks", daemon=True)
+
+    def start(self) -> None:
+        """Begin in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what was heard until now is in the store then."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.keep_once()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def keep_once(self) -> None:
+        """Show the tracker the new rows and write what it has to say."""
+        self._show_rows()
+        drained = self._tracker.drain(datetime.now(UTC))
+        self._unwritten = _together(self._unwritten, drained)
+        try:
+            write_drained(self._store, self._unwritten)
+        except (duckdb.Error, PrefixscopeError):
+            # Nothing is lost: it is written with the next round.
+            logger.exception("what KV-cache events told could not be written; trying again")
+            return
+        self._unwritten = Drained()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(DRAIN_SECONDS):
+            self.keep_once()
+
+    def _show_rows(self) -> None:
+        """Rows committed since the last time, oldest first."""
+        cursor = self._store.cursor()
+        (newest,) = cursor.execute("SELECT coalesce(max(batch), 0) FROM requests").fetchone() or (
+            0,
+        )
+        if newest > self._seen:
+            cursor.execute(_NEW_ROWS, {"seen": self._seen, "newest": newest})
+            while rows := cursor.fetchmany(ROWS_AT_ONCE):
+                self._tracker.touch(map(UsedPrefix._make, rows))
+            self._seen = newest
+        cursor.close()
+
+
+def _together(before: Drained, after: Drained) -> Drained:
+    """Two drains as one: what is added is added, what replaces is the later one's."""
+    return replace(
+        after,
+        minutes=[*before.minutes, *after.minutes],
+        resets=[*before.resets, *after.resets],
+        copies=[*before.copies, *after.copies],
+        prefixes=before.prefixes if after.prefixes is None else after.prefixes,
+    )
