@@ -257,13 +257,6 @@ CREATE TABLE IF NOT EXISTS block_copies (
     unique_blocks BIGINT NOT NULL, resident_blocks BIGINT NOT NULL, shared_blocks BIGINT
 );
 
--- Requests whose reused blocks were written under another model, adapter, tokenizer or engine start.
-CREATE TABLE IF NOT EXISTS stale_reuse (
-    ts TIMESTAMP NOT NULL, source VARCHAR NOT NULL, request_id VARCHAR, replica VARCHAR,
-    model VARCHAR, tier VARCHAR, reason VARCHAR NOT NULL, tokens BIGINT NOT NULL,
-    written_under VARCHAR, read_under VARCHAR
-);
-
 -- What the KV of a model weighs, from the settings (exporter.geometry); written anew at start.
 CREATE TABLE IF NOT EXISTS kv_geometry (
     model VARCHAR PRIMARY KEY, bytes_per_token BIGINT NOT NULL, source VARCHAR NOT NULL
