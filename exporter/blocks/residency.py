@@ -240,20 +240,20 @@ class Residency:
         self.unknown_removals += int((~known).sum())
         hashes, times, slots = hashes[known], times[known], slots[known]
         self.resident_blocks -= len(slots)
+        parents = self._columns.parents(slots)
         self._columns.copies[slots] -= 1
         gone = self._columns.copies[slots] == 0
         tally.evicted += int((~gone).sum())
         hashes, times, slots = hashes[gone], times[gone], slots[gone]
         if len(slots):
-            self._hand_on(slots)
+            self._hand_on(slots, parents[gone])
             self._age(slots, times, tally)
             self._judge(hashes, times, tally, lower)
             self._drop(hashes, times, slots)
 
-    def _hand_on(self, slots: Slots) -> None:
+    def _hand_on(self, slots: Slots, parents: Slots) -> None:
         """Give the last use of lost blocks to their parents, through those lost with them too."""
         columns = self._columns
-        parents = columns.parents(slots)
         order = np.argsort(slots)
         place = np.searchsorted(slots[order], parents).clip(max=len(slots) - 1)
         among = order[place]

@@ -143,6 +143,12 @@ class Decoder:
 
     def decode(self, payload: bytes) -> Batch:
         """Read a batch. BadBatch where its shape is not one an engine sends."""
+        try:
+            return self._decode(payload)
+        except RecursionError:
+            raise BadBatch("no batch of KV-cache events: values too deep in each other") from None
+
+    def _decode(self, payload: bytes) -> Batch:
         for decoder in self._batches:
             try:
                 shell = decoder.decode(payload)

@@ -82,14 +82,20 @@ def compact(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 def _rename(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -> None:
-    """Forgets a stream under the name it had before a second rank of its replica was heard."""
-    before = [
-        (stream.source, stream.replica.rpartition("/")[0])
-        for stream in streams
-        if "/" in stream.replica
-    ]
-    if before:
-        cursor.executemany("DELETE FROM block_streams WHERE source = ? AND replica = ?", before)
+    """Gives what a stream told before a second rank of its replica was heard the name it has
+    since."""
+    for stream in streams:
+        before = {"source": stream.source, "before": stream.replica.rpartition("/")[0]}
+        gone = cursor.execute(
+            "DELETE FROM block_streams WHERE source = $source AND replica = $before", before
+        ).fetchone()
+        if gone and gone[0]:
+            for table in ("block_minutes", "block_resets"):
+                cursor.execute(
+                    f"UPDATE {table} SET replica = $now"
+                    " WHERE source = $source AND replica = $before",
+                    before | {"now": stream.replica},
+                )
 
 
 def _append(
