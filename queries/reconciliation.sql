@@ -33,10 +33,37 @@ columns:
 */
 WITH settings AS (SELECT coalesce(getvariable('tolerance_ratio'), 0.005) AS tolerance_ratio),
 
-sides AS (
+days AS MATERIALIZED (
+    SELECT *, tolerance_ratio * coalesce(their_prompt, 0) AS tolerance
+    FROM usage_sides(getvariable('since'), getvariable('until'))
+    CROSS JOIN settings
+    WHERE
+        matches(reporter, getvariable('reporter')) AND matches(provider, getvariable('provider'))
+),
+
+-- Days that begin so many hours later and have their tokens; on two days at least.
+alike AS (
+    SELECT
+        reporter, utc_day, provider, model, shift_hours, shifted_prompt,
+        avg(abs(shifted_prompt - their_prompt) / their_prompt) OVER same_shift AS mean_error
+    FROM usage_shifts(getvariable('since'), getvariable('until'))
+    JOIN days USING (reporter, utc_day, provider, model)
+    WHERE their_prompt > 0 AND abs(shifted_prompt - their_prompt) <= tolerance
+    WINDOW same_shift AS (PARTITION BY reporter, provider, model, shift_hours)
+    QUALIFY count(*) OVER same_shift >= 2
+),
+
+shifts AS (
+    SELECT * EXCLUDE (mean_error) FROM alike
+    QUALIFY row_number() OVER (
+        PARTITION BY reporter, utc_day, provider, model
+        ORDER BY mean_error, abs(shift_hours), shift_hours
+    ) = 1
+),
+
+sides AS MATERIALIZED (
     SELECT
         *,
-        tolerance_ratio * coalesce(their_prompt, 0) AS tolerance,
         coalesce(their_prompt, 0) AS theirs, coalesce(our_prompt, 0) AS ours,
         coalesce(our_cached, their_cached, 0) AS some_cached,
         coalesce(our_written, their_written, 0) AS some_written,
@@ -44,15 +71,10 @@ sides AS (
         -- As long as the others, on the average.
         coalesce(round(blank_requests * ratio(
             our_prompt, our_requests - blank_requests - stored_requests)), 0)::BIGINT AS blank
-    FROM usage_sides(getvariable('since'), getvariable('until'))
+    FROM days
     LEFT JOIN usage_gaps(getvariable('since'), getvariable('until'))
-        USING (reporter, provider, utc_day, model)
-    LEFT JOIN usage_shifts(
-        getvariable('since'), getvariable('until'), (SELECT tolerance_ratio FROM settings)
-    ) USING (reporter, provider, utc_day, model)
-    CROSS JOIN settings
-    WHERE
-        matches(reporter, getvariable('reporter')) AND matches(provider, getvariable('provider'))
+        USING (reporter, utc_day, provider, model)
+    LEFT JOIN shifts USING (reporter, utc_day, provider, model)
 ),
 
 -- What may have happened to our count, one row per combination, and how it would then compare.
@@ -66,7 +88,7 @@ hypotheses AS (
             AS kept_cached,
         some_written - repeats * coalesce(repeat_written, 0)
             - failed * coalesce(failed_written, 0) AS kept_written,
-        CASE WHEN basis = 'shifted' THEN shifted_prompt::BIGINT
+        CASE WHEN basis = 'shifted' THEN shifted_prompt
             ELSE kept_prompt + cached_sign * kept_cached + written_sign * kept_written
         END AS supposed,
         supposed - theirs AS residual,

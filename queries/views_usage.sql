@@ -23,17 +23,25 @@ SELECT
     read_at >= span_until + INTERVAL 1 HOUR AS settled
 FROM provider_usage;
 
--- Our rows of [since, until) by minute (by hour where only roll-ups are left), provider and model,
--- with those apart that a provider may not have counted: `repeat_*` attempts before a call's last
--- one and rows of an answer that another row has, `failed_*` errors, `stored_requests` answers of a
--- response cache (they carry no tokens). `blank_requests` have no prompt count. What OpenRouter
--- served is on its account and left out. Roll-ups know neither provider nor what was written nor
--- which rows those are.
-CREATE OR REPLACE MACRO own_usage(since_border, until_border) AS TABLE
-WITH rows AS (
+-- Our rows of [since, until) summed by 'hour' or 'minute' (`unit`; by hour where only roll-ups are
+-- left), provider and model, with those apart that a provider may not have counted: `repeat_*`
+-- attempts before a call's last one and rows of a call that a larger source has too, `failed_*`
+-- errors, `stored_requests` answers of a response cache (they carry no tokens). `blank_requests`
+-- have no prompt count. What OpenRouter served is on its account and left out. Roll-ups know neither
+-- provider nor what was written nor which rows those are.
+CREATE OR REPLACE MACRO own_usage(since_border, until_border, unit) AS TABLE
+WITH ranked_sources AS (
+    SELECT source, row_number() OVER (ORDER BY count(*) DESC, source) AS source_rank
+    FROM requests WHERE in_window(ts, since_border, until_border) GROUP BY source
+),
+
+-- Read again where it is used: kept in memory, all rows would be.
+rows AS NOT MATERIALIZED (
     SELECT
-        *,
-        coalesce(response_id, request_id) AS call_id,
+        ts, source, source_rank, request_id, attempt, provider, model, status, flags,
+        ineligible_reason, prompt_tokens, cached_tokens,
+        hash(coalesce(response_id, request_id), attempt) AS call_hash,
+        coalesce(response_id, request_id) IS NOT NULL AS has_id,
         coalesce(cache_write_5m, 0) + coalesce(cache_write_1h, 0) + coalesce(cache_write_other, 0)
             AS split_tokens,
         CASE
@@ -42,6 +50,7 @@ WITH rows AS (
                 THEN greatest(coalesce(cache_write_tokens, 0), split_tokens)
         END AS written_tokens
     FROM requests
+    JOIN ranked_sources USING (source)
     WHERE
         in_window(ts, since_border, until_border)
         AND ts >= (SELECT hour FROM hot_from)
@@ -54,18 +63,30 @@ last_attempts AS (
     FROM rows WHERE attempt > 1 AND request_id IS NOT NULL GROUP BY ALL
 ),
 
-same_answers AS (
-    SELECT call_id, attempt, min((batch, position)) AS first_place
-    FROM rows WHERE call_id IS NOT NULL GROUP BY ALL HAVING count(*) > 1
+-- Within a source a call is known by its id already.
+in_lesser_sources AS (
+    SELECT call_hash, min(source_rank) AS source_rank
+    FROM rows WHERE source_rank > 1 AND has_id GROUP BY ALL
 ),
 
-classed AS (
+first_sources AS (
+    SELECT call_hash, min(source_rank) AS first_rank
+    FROM (
+        SELECT call_hash, source_rank FROM rows
+        WHERE source_rank = 1 AND has_id
+            AND call_hash IN (SELECT call_hash FROM in_lesser_sources)
+        UNION ALL FROM in_lesser_sources
+    )
+    GROUP BY ALL
+),
+
+classed AS NOT MATERIALIZED (
     SELECT
         rows.*,
         CASE
             WHEN
                 coalesce(attempt < last_attempt, false)
-                OR coalesce((batch, position) <> first_place, false)
+                OR coalesce(source_rank > first_rank AND has_id, false)
                 OR coalesce(list_contains(flags, 'suspected_duplicate'), false)
                 THEN 'repeat'
             WHEN ineligible_reason = 'response_cache' THEN 'stored'
@@ -74,12 +95,14 @@ classed AS (
         END AS kind
     FROM rows
     LEFT JOIN last_attempts USING (source, request_id)
-    LEFT JOIN same_answers USING (call_id, attempt)
+    LEFT JOIN first_sources USING (call_hash)
 )
 
 SELECT
     provider_key(provider) AS provider, model_key(model) AS model, model AS own_model,
-    date_trunc('minute', ts)::TIMESTAMP AS bin_since, bin_since + INTERVAL 1 MINUTE AS bin_until,
+    date_trunc(bin_unit, ts)::TIMESTAMP AS bin_since,
+    bin_since + CASE WHEN bin_unit = 'hour' THEN INTERVAL 1 HOUR ELSE INTERVAL 1 MINUTE END
+        AS bin_until,
     'row' AS kept_as,
     count(*) AS requests,
     total(prompt_tokens) AS prompt_tokens,
@@ -89,17 +112,17 @@ SELECT
     total(CASE WHEN kind = 'repeat' THEN cached_tokens END) AS repeat_cached,
     total(CASE WHEN kind = 'repeat' THEN written_tokens END) AS repeat_written,
     count(*) FILTER (kind = 'repeat') AS repeat_requests,
-    count(*) FILTER (kind = 'stored') AS stored_requests,
     total(CASE WHEN kind = 'failed' THEN prompt_tokens END) AS failed_prompt,
     total(CASE WHEN kind = 'failed' THEN cached_tokens END) AS failed_cached,
     total(CASE WHEN kind = 'failed' THEN written_tokens END) AS failed_written,
     count(*) FILTER (kind = 'failed') AS failed_requests,
+    count(*) FILTER (kind = 'stored') AS stored_requests,
     count(*) FILTER (kind = 'call' AND prompt_tokens IS NULL) AS blank_requests,
     total(CASE WHEN kind = 'call' AND cached_tokens IS NULL THEN prompt_tokens END)
         AS unreported_prompt,
     total(CASE WHEN kind = 'call' AND written_tokens IS NULL THEN prompt_tokens END)
         AS unwritten_prompt
-FROM classed
+FROM classed CROSS JOIN (SELECT unit AS bin_unit)
 GROUP BY ALL
 UNION ALL BY NAME
 SELECT
@@ -114,19 +137,33 @@ FROM hour_rollup
 WHERE hour < (SELECT hour FROM hot_from) AND in_window(hour, since_border, until_border)
 GROUP BY ALL;
 
--- The same with a provider for every row: one that names none belongs to the provider whose report
--- has its model (the most of it).
-CREATE OR REPLACE MACRO own_usage_of_providers(since_border, until_border) AS TABLE
-WITH owners AS (
-    SELECT model, arg_max(provider, prompt_tokens) AS owner
-    FROM (
-        SELECT provider, model, sum(prompt_tokens) AS prompt_tokens
-        FROM reported_usage WHERE model <> '' GROUP BY ALL
-    )
-    GROUP BY ALL
-)
+-- Rows and tokens of each minute (hour where only roll-ups are left), to see them pause.
+CREATE OR REPLACE MACRO own_pace(since_border, until_border) AS TABLE
+SELECT
+    provider_key(provider) AS provider, model_key(model) AS model,
+    date_trunc('minute', ts)::TIMESTAMP AS bin_since, bin_since + INTERVAL 1 MINUTE AS bin_until,
+    count(*) AS requests, total(prompt_tokens) AS prompt_tokens
+FROM requests
+WHERE
+    in_window(ts, since_border, until_border)
+    AND ts >= (SELECT hour FROM hot_from)
+    AND replica_role IS DISTINCT FROM 'decode'
+    AND source_format <> 'openrouter'
+GROUP BY ALL
+UNION ALL BY NAME
+SELECT
+    NULL AS provider, model_key(model) AS model,
+    hour AS bin_since, hour + INTERVAL 1 HOUR AS bin_until,
+    total(requests) AS requests, total(prompt_tokens) AS prompt_tokens
+FROM hour_rollup
+WHERE hour < (SELECT hour FROM hot_from) AND in_window(hour, since_border, until_border)
+GROUP BY ALL;
 
-SELECT own.* REPLACE (coalesce(own.provider, owner) AS provider)
-FROM own_usage(since_border, until_border) AS own
-LEFT JOIN owners USING (model)
-WHERE coalesce(own.provider, owner) IS NOT NULL;
+-- Whose rows without a provider are: theirs whose report has the model (the most of it).
+CREATE OR REPLACE VIEW model_owners AS
+SELECT model, arg_max(provider, prompt_tokens) AS owner
+FROM (
+    SELECT provider, model, sum(prompt_tokens) AS prompt_tokens
+    FROM reported_usage WHERE model <> '' GROUP BY ALL
+)
+GROUP BY ALL;

@@ -14,24 +14,39 @@ FROM reported_usage
 WHERE in_window(utc_day, since_border, until_border)
 GROUP BY reporter, provider, utc_day, span_since, span_until;
 
--- Our rows that lie near those spans; a day more on both sides, to see rows begin, pause and end.
+-- From a day before those spans to a day after, to see our rows begin, pause and end.
+CREATE OR REPLACE MACRO near_since(since_border, until_border) AS coalesce((
+    SELECT min(span_since) - INTERVAL 1 DAY FROM reported_usage
+    WHERE in_window(utc_day, since_border, until_border)
+), TIMESTAMP 'infinity');
+CREATE OR REPLACE MACRO near_until(since_border, until_border) AS coalesce((
+    SELECT max(span_until) + INTERVAL 1 DAY FROM reported_usage
+    WHERE in_window(utc_day, since_border, until_border)
+), TIMESTAMP '-infinity');
+
+-- Our sums near those spans, as fine as their borders need. Every row has its provider.
 CREATE OR REPLACE MACRO own_usage_near(since_border, until_border) AS TABLE
-SELECT *
-FROM own_usage_of_providers(
-    coalesce((
-        SELECT min(span_since) - INTERVAL 1 DAY FROM reported_usage
-        WHERE in_window(utc_day, since_border, until_border)
-    ), TIMESTAMP 'infinity'),
-    coalesce((
-        SELECT max(span_until) + INTERVAL 1 DAY FROM reported_usage
-        WHERE in_window(utc_day, since_border, until_border)
-    ), TIMESTAMP '-infinity')
-);
+SELECT own.* REPLACE (coalesce(own.provider, owner) AS provider)
+FROM own_usage(
+    near_since(since_border, until_border), near_until(since_border, until_border),
+    (
+        SELECT CASE
+            WHEN bool_and(span_since = date_trunc('hour', span_since)
+                AND span_until = date_trunc('hour', span_until)) THEN 'hour'
+            ELSE 'minute'
+        END
+        FROM reported_usage WHERE in_window(utc_day, since_border, until_border)
+    )
+) AS own
+LEFT JOIN model_owners USING (model)
+WHERE coalesce(own.provider, owner) IS NOT NULL;
 
 -- One row per reporter, UTC day, provider and model key: their sums and ours over the settled
 -- buckets of the day (over all of them while none is settled).
 CREATE OR REPLACE MACRO usage_sides(since_border, until_border) AS TABLE
 WITH spans AS (FROM reported_spans(since_border, until_border)),
+
+bins AS MATERIALIZED (FROM own_usage_near(since_border, until_border)),
 
 their_days AS (
     SELECT
@@ -65,7 +80,7 @@ own_days AS (
         total(stored_requests) AS stored_requests, total(blank_requests) AS blank_requests,
         total(unreported_prompt) AS unreported_prompt, total(unwritten_prompt) AS unwritten_prompt
     FROM (
-        FROM own_usage_near(since_border, until_border)
+        FROM bins
         JOIN (SELECT DISTINCT reporter, provider FROM spans) USING (provider)
     ) AS b
     ASOF JOIN spans AS s
@@ -89,7 +104,7 @@ days AS (
 
 reach AS (
     SELECT provider, min(bin_since) AS our_first, max(bin_until) AS our_last
-    FROM own_usage_near(since_border, until_border) GROUP BY ALL
+    FROM bins GROUP BY ALL
 )
 
 SELECT
@@ -102,7 +117,13 @@ LEFT JOIN reach USING (provider);
 -- Pauses of half an hour and more in the rows of a provider between busy times (ten requests and
 -- more would have come), with the tokens of each model that the hours around them let expect.
 CREATE OR REPLACE MACRO usage_gaps(since_border, until_border) AS TABLE
-WITH bins AS (FROM own_usage_near(since_border, until_border)),
+WITH bins AS MATERIALIZED (
+    SELECT coalesce(provider, owner) AS provider, model, bin_since, bin_until, requests,
+        prompt_tokens
+    FROM own_pace(near_since(since_border, until_border), near_until(since_border, until_border))
+    LEFT JOIN model_owners USING (model)
+    WHERE coalesce(provider, owner) IS NOT NULL
+),
 
 paces AS (
     SELECT
@@ -154,54 +175,30 @@ JOIN reported_spans(since_border, until_border) USING (provider)
 WHERE gap_since < span_until AND gap_until > span_since AND settled
 GROUP BY ALL;
 
--- By how many hours our days would have to begin later (or earlier, < 0) for our tokens to be
--- theirs; on at least two days by the same.
-CREATE OR REPLACE MACRO usage_shifts(since_border, until_border, tolerance_ratio) AS TABLE
+-- Our prompt tokens of days that begin 1 to 14 hours later, or 1 to 12 earlier (`shift_hours` < 0).
+CREATE OR REPLACE MACRO usage_shifts(since_border, until_border) AS TABLE
 WITH spans AS (
     FROM reported_spans(since_border, until_border)
     WHERE settled AND span_until - span_since = INTERVAL 24 HOUR
 ),
 
-hours AS (
+hours AS MATERIALIZED (
     SELECT provider, model, date_trunc('hour', bin_since) AS hour, sum(prompt_tokens) AS tokens
     FROM own_usage_near(since_border, until_border) GROUP BY ALL
-),
-
-moved AS (
-    SELECT
-        h.reporter, h.provider, s.utc_day, shift_hours,
-        CASE WHEN s.ungrouped THEN '' ELSE h.model END AS model, sum(tokens) AS shifted_prompt
-    FROM (
-        FROM hours
-        JOIN (SELECT DISTINCT reporter, provider FROM spans) USING (provider)
-        CROSS JOIN (SELECT unnest(range(-12, 15)) AS shift_hours)
-        WHERE shift_hours <> 0
-    ) AS h
-    ASOF JOIN spans AS s
-        ON h.reporter = s.reporter AND h.provider = s.provider
-        AND h.hour - to_hours(shift_hours) >= s.span_since
-    WHERE h.hour - to_hours(shift_hours) < s.span_until
-    GROUP BY ALL
-),
-
-alike AS (
-    SELECT reporter, provider, utc_day, model, shift_hours, shifted_prompt, their_prompt
-    FROM moved
-    JOIN usage_sides(since_border, until_border) USING (reporter, provider, utc_day, model)
-    WHERE their_prompt > 0 AND abs(shifted_prompt - their_prompt) <= tolerance_ratio * their_prompt
-    QUALIFY count(*) OVER (PARTITION BY reporter, provider, model, shift_hours) >= 2
-),
-
-closeness AS (
-    SELECT
-        reporter, provider, model, shift_hours,
-        avg(abs(shifted_prompt - their_prompt) / their_prompt) AS mean_error
-    FROM alike GROUP BY ALL
 )
 
-SELECT reporter, provider, utc_day, model, shift_hours, shifted_prompt
-FROM alike JOIN closeness USING (reporter, provider, model, shift_hours)
-QUALIFY row_number() OVER (
-    PARTITION BY reporter, provider, utc_day, model
-    ORDER BY mean_error, abs(shift_hours), shift_hours
-) = 1;
+SELECT
+    h.reporter, h.provider, s.utc_day, shift_hours,
+    CASE WHEN s.ungrouped THEN '' ELSE h.model END AS model,
+    sum(tokens)::BIGINT AS shifted_prompt
+FROM (
+    FROM hours
+    JOIN (SELECT DISTINCT reporter, provider FROM spans) USING (provider)
+    CROSS JOIN (SELECT unnest(range(-12, 15)) AS shift_hours)
+    WHERE shift_hours <> 0
+) AS h
+ASOF JOIN spans AS s
+    ON h.reporter = s.reporter AND h.provider = s.provider
+    AND h.hour - to_hours(shift_hours) >= s.span_since
+WHERE h.hour - to_hours(shift_hours) < s.span_until
+GROUP BY ALL;
