@@ -20,6 +20,8 @@ from exporter.sources.names import Names
 from exporter.sources.objects import Prefix
 from exporter.sources.objects_intake import ObjectReader
 from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages
+from exporter.sources.spend_logs import Address, is_database_path
+from exporter.sources.spend_logs_intake import SpendLogReader
 from prefixscope.client import Exporter, OpenStore
 
 STDIN = Path("-")
@@ -58,7 +60,8 @@ def load(
 ) -> Loaded:
     """Load every input; one that fails does not keep the others from being loaded.
 
-    A path that is text is a prefix of an object store, of which what is new is loaded.
+    A path that is text is a prefix of an object store or a database, of which what is new is
+    loaded.
     `advance` is told of the bytes read since the last call. `names` are rules for a store that
     is open here; an exporter has its own.
     """
@@ -70,7 +73,11 @@ def load(
     loaded = Loaded()
     for path in paths:
         try:
-            if isinstance(path, str):
+            if isinstance(path, str) and is_database_path(path):
+                loaded.logs[str(Address.of(path))] = _load_spend_logs(
+                    path, target, source, log_format, names, advance, loaded.failed
+                )
+            elif isinstance(path, str):
                 loaded.logs[path] = _load_objects(
                     path, target, source, log_format, names, advance, loaded.failed
                 )
@@ -179,6 +186,30 @@ def _load_objects(
     reader = ObjectReader(target.store, path, source=source, format=log_format, names=rules)
     summary = reader.run(advance)
     failed += reader.problems.messages()
+    return summary
+
+
+def _load_spend_logs(
+    path: str,
+    target: Exporter | OpenStore,
+    source: str,
+    log_format: str,
+    names: Names | None,
+    advance: Advance,
+    failed: list[str],
+) -> IngestSummary:
+    """Take what is new in a database; only whoever holds the store knows what that is."""
+    address = Address.of(path)
+    if isinstance(target, Exporter):
+        raise PrefixscopeError(
+            f"{address}: which rows were read is kept in the store, so an exporter reads them "
+            f"itself: put the address under logs in the settings of {target.url}; or stop it, or "
+            "name another store with --store"
+        )
+    rules = names.get(source) if names else None
+    reader = SpendLogReader(target.store, path, source=source, format=log_format, names=rules)
+    summary = reader.run(advance)
+    failed += reader.problems
     return summary
 
 

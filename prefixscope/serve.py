@@ -32,6 +32,8 @@ from exporter.sources.objects_follow import ObjectFollower
 from exporter.sources.prometheus_history import History
 from exporter.sources.prometheus_live import PrometheusSource
 from exporter.sources.scrape import Scraper
+from exporter.sources.spend_logs import is_database_path
+from exporter.sources.spend_logs_follow import SpendLogFollower
 from exporter.sources.tail import LogSettings, Tailer
 from exporter.store.counters import Snapshot
 from exporter.store.store import Store
@@ -131,9 +133,11 @@ def running(settings: Settings) -> Iterator[Running]:
 
 
 def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Worker:
-    """What follows an entry under `logs`: files, or a prefix of an object store."""
+    """What follows an entry under `logs`: files, a prefix of an object store, or a database."""
     if is_object_path(log.path):
         return ObjectFollower(store, log, names)
+    if is_database_path(log.path):
+        return SpendLogFollower(store, log, names)
     return Tailer(store, log, names=names)
 
 

@@ -23,6 +23,7 @@ from exporter.sources.formats import format_named
 from exporter.sources.formats.compile import DEFAULTS
 from exporter.sources.names import SourceNames
 from exporter.sources.objects import ObjectSettings, Prefix, is_object_path
+from exporter.sources.spend_logs import Address, SpendLogSettings, is_database_path
 from exporter.store import offsets
 from exporter.store.store import Store
 
@@ -43,7 +44,8 @@ class LogSettings(BaseModel):
     source: str = Field(min_length=1, description="name of the stream; rows are known by it")
     path: str = Field(
         min_length=1,
-        description="file, pattern such as /var/log/llm/*.jsonl, or prefix such as s3://bucket/logs/",
+        description="file, pattern such as /var/log/llm/*.jsonl, prefix such as s3://bucket/logs/, "
+        "or database such as postgresql://reader@host/litellm",
     )
     format: str = Field("auto", description="log format; auto = told by the first lines")
     begin: Literal["start", "end"] = Field(
@@ -55,15 +57,20 @@ class LogSettings(BaseModel):
     objects: ObjectSettings = Field(
         default_factory=ObjectSettings, description="how a prefix of an object store is read"
     )
+    postgres: SpendLogSettings = Field(
+        default_factory=SpendLogSettings, description="how LiteLLM's spend logs are read"
+    )
 
     @field_validator("path")
     @classmethod
     def _usable_path(cls, path: str) -> str:
-        if is_object_path(path):
-            try:
+        try:
+            if is_object_path(path):
                 Prefix.of(path)
-            except PrefixscopeError as error:
-                raise ValueError(str(error)) from error
+            elif is_database_path(path):
+                Address.of(path)
+        except PrefixscopeError as error:
+            raise ValueError(str(error)) from error
         return path
 
     @field_validator("format")

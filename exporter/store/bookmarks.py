@@ -1,4 +1,4 @@
-"""Which objects of a prefix have been read, as the store remembers it.
+"""Which objects of a prefix, or rows of a table, have been read, as the store remembers it.
 
 Objects are noted in the transaction of their rows. Everything written before a prefix's `before`
 is done with and forgotten one by one; what is younger is known by name and version. Both are
@@ -90,18 +90,22 @@ class Bookmark:
 
     def finish(self, before: datetime) -> None:
         """Everything written before this moment was read. Never goes back."""
-        given = {**self._which, "before": _plain(before)}
         with self._store.write() as cursor:
-            cursor.execute(
-                """INSERT INTO object_marks VALUES ($source, $prefix, $before::TIMESTAMP)
-                    ON CONFLICT DO UPDATE SET before = greatest(before, excluded.before)""",
-                given,
-            )
-            cursor.execute(
-                """DELETE FROM objects_read WHERE source = $source AND prefix = $prefix
-                    AND modified < $before::TIMESTAMP""",
-                given,
-            )
+            self.move(cursor, before)
+
+    def move(self, cursor: duckdb.DuckDBPyConnection, before: datetime) -> None:
+        """The same inside a transaction."""
+        given = {**self._which, "before": _plain(before)}
+        cursor.execute(
+            """INSERT INTO object_marks VALUES ($source, $prefix, $before::TIMESTAMP)
+                ON CONFLICT DO UPDATE SET before = greatest(before, excluded.before)""",
+            given,
+        )
+        cursor.execute(
+            """DELETE FROM objects_read WHERE source = $source AND prefix = $prefix
+                AND modified < $before::TIMESTAMP""",
+            given,
+        )
 
     def _ask(self, query: str, more: dict[str, object] | None = None) -> list[Any]:
         cursor = self._store.cursor()

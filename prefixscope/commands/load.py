@@ -16,6 +16,7 @@ from exporter.sources.intake import IngestSummary
 from exporter.sources.names import Names
 from exporter.sources.objects import is_object_path
 from exporter.sources.pages import PagesSummary
+from exporter.sources.spend_logs import is_database_path
 from prefixscope.client import Exporter, OpenStore, Place, connect
 from prefixscope.commands import options
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load
@@ -28,7 +29,8 @@ def ingest(
         typer.Argument(
             metavar="FILE...",
             help="Request logs (plain, gzip, zstd), - for standard input, s3://, gs:// or az:// "
-            "prefixes; metric pages as .prom files, an index.jsonl or a folder of them.",
+            "prefixes, LiteLLM's database as postgresql://USER@HOST/NAME; metric pages as .prom "
+            "files, an index.jsonl or a folder of them.",
         ),
     ],
     log_format: Annotated[
@@ -62,7 +64,8 @@ def ingest(
             f"it has: {', '.join(rules) or 'none'}; choose one with --source"
         )
     place = options.place(url, store, token)
-    inputs = [text if is_object_path(text) else Path(text) for text in files]
+    inputs = [text if is_object_path(text) or is_database_path(text) else Path(text)
+              for text in files]  # fmt: skip
     loaded = _load_with_bar(inputs, place, source, log_format, rules)
     _print_summary(loaded)
     for message in loaded.failed:

@@ -52,7 +52,7 @@ class Proxy:
         return f"{self.url}/metrics/"
 
 
-def _python() -> Path:
+def proxy_python() -> Path:
     """Its interpreter; installs the proxy first where it is not yet."""
     python = LITELLM_DIR / "bin" / "python"
     installed = LITELLM_DIR / "installed.txt"
@@ -90,7 +90,7 @@ def running_proxy(folder: Path, engine: str, intake: str) -> Iterator[Proxy]:
     file.write_text(yaml.safe_dump(config(engine)), encoding="utf-8")
     command = [
         "env", f"GENERIC_LOGGER_ENDPOINT={intake}", "LITELLM_LOCAL_MODEL_COST_MAP=True",
-        str(_python().with_name("litellm")), "--config", str(file), "--host", "127.0.0.1",
+        str(proxy_python().with_name("litellm")), "--config", str(file), "--host", "127.0.0.1",
         "--port", str(port), "--telemetry", "False",
     ]  # fmt: skip
     url = f"http://127.0.0.1:{port}"

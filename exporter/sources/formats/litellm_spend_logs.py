@@ -2,8 +2,9 @@
 
 Who emits it: the LiteLLM proxy. `metadata` may be JSON text, times are ISO, `cache_hit` is the
 text "True", "False" or "None" and means LiteLLM's own response cache, whose hits get an id of
-their own. `additional_usage_values` leaves zeros out, so `usage_object` is asked first.
-Version read: 1.110.2 (source).
+their own. `additional_usage_values` leaves zeros out, so `usage_object` is asked first. What there
+is none of, a team say, is an empty text. `prompt_tokens` includes cached and written tokens.
+Versions: 1.108.7 (run), 1.110.2 (source).
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from exporter.sources.formats.row_values import (
 
 
 def _opened(line: str) -> Iterable[Row]:
-    row = one_object(line)
+    row = {name: value for name, value in one_object(line).items() if value != ""}
     open_texts(row, "metadata", "request_tags")
     milliseconds, start = count(row.get("request_duration_ms")), row.get("startTime")
     row[WORKED_OUT] = {

@@ -1,0 +1,66 @@
+"""Follows what can only be asked what is new: a bucket, a database. One pass now and then."""
+
+import logging
+import threading
+
+import duckdb
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.tail import LogSettings, refused
+
+
+class PassFollower:
+    """Makes passes in the background. A kind of source says what one is in `poll_once`."""
+
+    def __init__(self, settings: LogSettings, kind: str, poll_seconds: float) -> None:
+        self._settings, self._kind, self._poll_seconds = settings, kind, poll_seconds
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._errors: list[str] = []
+        self._logger = logging.getLogger(type(self).__module__)
+
+    def start(self) -> None:
+        """Begins to follow in the background."""
+        name = f"{self._kind}-{self._settings.source}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after the work in hand. The rest is read after the next start."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the following thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def errors(self) -> list[str]:
+        """What could not be read in the last pass."""
+        return list(self._errors)
+
+    def poll_once(self) -> None:
+        """One pass: takes what is new, and says what cannot be read."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.poll_once()
+            except duckdb.Error as error:
+                self._say([refused(error)])
+            except PrefixscopeError as error:
+                self._say([str(error)])
+            self._stopped.wait(self._poll_seconds)
+
+    def _say(self, errors: list[str]) -> None:
+        """Logs each problem once, and that all are over."""
+        for error in errors:
+            if error not in self._errors:
+                self._logger.warning("source %s: %s", self._settings.source, error)
+        if self._errors and not errors:
+            self._logger.info("%s is followed again (source %s)",
+                              self._settings.path, self._settings.source)  # fmt: skip
+        self._errors = errors
