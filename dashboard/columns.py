@@ -1,6 +1,18 @@
 """Which columns each table shows. Definitions come from the questions' headers."""
 
+from collections.abc import Sequence
+
+from dashboard.figures.rows import Rows
 from dashboard.tables import Column
+
+
+def sized(columns: Sequence[Column], rows: Rows) -> list[Column]:
+    """The columns without those in GiB that no row knows: bytes need a model's geometry."""
+    return [
+        column for column in columns
+        if column.kind != "gib" or any(row.get(column.source) is not None for row in rows)
+    ]  # fmt: skip
+
 
 REPLICAS = (
     Column("replica", "replica", "name", "replicas"),
@@ -26,7 +38,71 @@ MEMORY = (
     Column("cached_tokens", "cached tokens", "count", "memory_split"),
     Column("free_tokens", "free tokens", "count", "memory_split"),
     Column("capacity_tokens", "capacity tokens", "count", "memory_split"),
+    Column("running_bytes", "running, GiB", "gib", "memory_split"),
+    Column("cached_bytes", "cached, GiB", "gib", "memory_split"),
+    Column("free_bytes", "free, GiB", "gib", "memory_split"),
+    Column("resident_tokens", "resident tokens", "count", "memory_split"),
+    Column("basis", "told by", "text", "memory_split"),
+    Column("uncertain", "uncertain", "text", "memory_split"),
     Column("as_of", "as of (UTC)", "moment", "memory_split"),
+)
+
+EVICTIONS = (
+    Column("replica", "replica", "name", "evictions"),
+    Column("tier", "tier", "text", "evictions"),
+    Column("evicted_blocks", "evicted blocks", "count", "evictions"),
+    Column("turnover_ratio", "turned over a minute", "ratio", "evictions"),
+    Column("never_reused_ratio", "never reused", "ratio", "evictions"),
+    Column("demoted_blocks", "demoted blocks", "count", "evictions"),
+    Column("promoted_blocks", "promoted blocks", "count", "evictions"),
+    Column("stored_blocks", "stored blocks", "count", "evictions"),
+    Column("reset_blocks", "lost to resets", "count", "evictions"),
+    Column("evicted_tokens", "evicted tokens", "count", "evictions"),
+    Column("basis", "by", "text", "evictions"),
+    Column("uncertain", "uncertain", "text", "evictions"),
+)
+
+RESETS = (
+    Column("ts", "time (UTC)", "moment", "block_resets"),
+    Column("replica", "replica", "name", "block_resets"),
+    Column("reason", "reason", "text", "block_resets"),
+    Column("tier", "tier", "text", "block_resets"),
+    Column("blocks", "blocks lost", "count", "block_resets"),
+    Column("basis", "by", "text", "block_resets"),
+)
+
+PREFIXES = (
+    Column("prefix", "prefix", "text", "resident_prefixes"),
+    Column("template", "template", "name", "resident_prefixes"),
+    Column("tenant", "tenant", "name", "resident_prefixes"),
+    Column("prefix_tokens", "length, tokens", "count", "resident_prefixes"),
+    Column("tokens", "held tokens", "count", "resident_prefixes"),
+    Column("bytes", "GiB", "gib", "resident_prefixes"),
+    Column("share_ratio", "of resident", "ratio", "resident_prefixes"),
+    Column("replicas", "replicas", "count", "resident_prefixes"),
+    Column("requests", "requests", "count", "resident_prefixes"),
+    Column("last_used", "last used (UTC)", "moment", "resident_prefixes"),
+    Column("tier", "tier", "text", "resident_prefixes"),
+    Column("model", "model", "name", "resident_prefixes"),
+)
+
+COPIES = (
+    Column("replica_a", "replica", "name", "block_copies"),
+    Column("replica_b", "and", "name", "block_copies"),
+    Column("overlap_ratio", "overlap", "bar", "block_copies"),
+    Column("shared_blocks", "on both, blocks", "count", "block_copies"),
+    Column("unique_blocks", "different blocks", "count", "block_copies"),
+    Column("tier", "tier", "text", "block_copies"),
+    Column("model", "model", "name", "block_copies"),
+)
+
+OFFLOAD = (
+    Column("direction", "direction", "text", "offload"),
+    Column("tier", "tier", "text", "offload"),
+    Column("tokens", "tokens", "count", "offload"),
+    Column("bytes", "GiB", "gib", "offload"),
+    Column("seconds", "seconds", "seconds", "offload"),
+    Column("observer", "counted by", "text", "offload"),
 )
 
 OUTCOMES = (

@@ -17,7 +17,7 @@ from dashboard.words import definition
 
 Kind = Literal[
     "name", "text", "moment", "count", "ratio", "bar", "points", "seconds", "rate", "score", "fit",
-    "trend",
+    "trend", "gib",
 ]
 MOST_ROWS = 500
 _MISSING = "–"
@@ -100,6 +100,8 @@ def _cell(row: Row, column: Column) -> str | float | None:
         return None
     if column.kind in {"ratio", "bar", "points"}:
         return value * 100
+    if column.kind == "gib":
+        return value / 2**30
     return round(value, _DIGITS[column.kind]) if column.kind in _DIGITS else value
 
 
@@ -128,6 +130,7 @@ _FORMATS = {
     "rate": "localized",
     "score": "%.1f",
     "fit": "%.2f",
+    "gib": "%.2f",
 }
 _TYPES: dict[Kind, pa.DataType] = {
     "name": pa.string(),
@@ -142,4 +145,5 @@ _TYPES: dict[Kind, pa.DataType] = {
     "rate": pa.float64(),
     "score": pa.float64(),
     "fit": pa.float64(),
+    "gib": pa.float64(),
 }

@@ -20,7 +20,9 @@ columns:
   reset_blocks: {type: BIGINT, unit: blocks, meaning: "Lost to restart, sleep, clear or lost events."}
   evicted_tokens: {type: BIGINT, unit: tokens, meaning: "Lost to make room."}
   demoted_tokens: {type: BIGINT, unit: tokens, meaning: "Left for a lower tier that keeps them."}
-  evicted_blocks_per_minute: {type: DOUBLE, unit: blocks per minute, meaning: "evicted_blocks over the part of the step that is told of."}
+  stored_blocks_per_minute: {type: DOUBLE, unit: blocks per minute, meaning: "stored_blocks over the part of the step that is told of."}
+  evicted_blocks_per_minute: {type: DOUBLE, unit: blocks per minute, meaning: "evicted_blocks, likewise."}
+  demoted_blocks_per_minute: {type: DOUBLE, unit: blocks per minute, meaning: "demoted_blocks, likewise."}
   turnover_ratio: {type: DOUBLE, unit: ratio per minute, meaning: "Share of the capacity turned over per minute, as in evictions."}
   uncertain: {type: VARCHAR, unit: text, meaning: "Why events may be missing from it; NULL = nothing is known to be."}
 */
@@ -42,8 +44,12 @@ SELECT
     known_total(evicted_tokens) AS evicted_tokens,
     known_total(demoted_tokens) AS demoted_tokens,
     -- Replicas tell side by side: their rates add up.
+    sum(60 * stored_blocks / told_seconds) FILTER (told_seconds > 0)
+        AS stored_blocks_per_minute,
     sum(60 * evicted_blocks / told_seconds) FILTER (told_seconds > 0)
         AS evicted_blocks_per_minute,
+    sum(60 * demoted_blocks / told_seconds) FILTER (told_seconds > 0)
+        AS demoted_blocks_per_minute,
     turnover_ratio(
         left_tokens, capacity_token_minutes,
         capacity_tokens IS NOT NULL AND coalesce(evicted_tokens, demoted_tokens) IS NOT NULL

@@ -71,6 +71,50 @@ def _line(
     )
 
 
+def split_over_time(
+    memory: Rows, *, step_seconds: float, since: object, until: object
+) -> go.Figure | None:
+    """Running, cached and free tokens of all replicas, stacked; None where no step is known.
+
+    A step in which any replica's split is not known is a gap: a sum without it would be wrong.
+    Bars and no areas: an area would fall to 0 in a gap.
+    """
+    replicas = {row.get("replica") for row in memory}
+    steps = group(memory, "ts")
+    known = [
+        {"ts": ts, **{part: _sum(rows, f"{part}_tokens") for part in _PARTS}}
+        for ts, rows in steps.items()
+        if len(rows) == len(replicas) and all(_is_split(row) for row in rows)
+    ]
+    if not known:
+        return None
+    figure = go.Figure()
+    for part, colour in _PARTS.items():
+        figure.add_trace(
+            go.Bar(
+                x=[moment(row["ts"]) for row in known],
+                y=[number(row, part) for row in known],
+                name=part, marker={"color": colour, "line": {"width": 0}},
+                offset=0, width=step_seconds * 1000, hovertemplate="%{y:,.0f} tokens",
+            )
+        )  # fmt: skip
+    style(figure, 300)
+    time_axis(figure, since, until)
+    figure.update_yaxes(title="tokens, all replicas", rangemode="tozero", tickformat=",.3~s")
+    return figure.update_layout(barmode="stack", bargap=0, legend={"traceorder": "normal"})
+
+
+_PARTS = {"running": RUNNING, "cached": CACHED, "free": FREE}
+
+
+def _is_split(row: Row) -> bool:
+    return all(number(row, f"{part}_tokens") is not None for part in _PARTS)
+
+
+def _sum(rows: Rows, column: str) -> float:
+    return sum(number(row, column) or 0.0 for row in rows)
+
+
 def split_bars(rows: Rows, by: str = "replica") -> go.Figure:
     """Capacity of each replica split into running, cached and free tokens.
 

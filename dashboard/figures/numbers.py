@@ -51,6 +51,21 @@ def seconds(value: float | None) -> str:
     return f"{value:,.1f} s" if value < 99.95 else f"{value:,.0f} s"
 
 
+def gib(size_bytes: float | None) -> str:
+    """Memory in GiB; small amounts keep two digits instead of becoming 0."""
+    if size_bytes is None:
+        return UNKNOWN
+    size = size_bytes / 2**30
+    return f"{size:,.2f} GiB" if size < 100 else f"{size:,.0f} GiB"
+
+
+def duration(value: float | None) -> str:
+    """An age or a gap, from milliseconds to days, in at most two units."""
+    if value is None or value < 120:
+        return seconds(value)
+    return span(timedelta(seconds=round(value)))
+
+
 def relative(now: float | None, before: float | None) -> float | None:
     """Change of a magnitude as a share of what it was; None without a base."""
     if now is None or before is None or before <= 0:

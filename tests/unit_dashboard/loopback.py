@@ -81,6 +81,14 @@ _FILLED: dict[str, dict[str, object]] = {
     },
     "meta": {},
     "targets": {"frozen": False},
+    "block_minutes": {"source": "kv", "replica": "r1", "model": "m", "tier": "device",
+                      "block_size": 16},
+    "block_resets": {"source": "kv", "replica": "r1", "model": "m", "tier": "device"},
+    "block_streams": {"source": "kv", "replica": "r1", "model": "m", "connected": True,
+                      "batches": 10, "missed_batches": 0},
+    "block_copies": {"model": "m", "tier": "device"},
+    "resident_prefixes": {"model": "m", "tier": "device", "replicas": 1},
+    "kv_geometry": {"source": "test"},
 }  # fmt: skip
 
 
