@@ -1,4 +1,4 @@
-"""`backfill`: the engines' past out of a Prometheus that scraped them."""
+"""`backfill`: the engines' past out of a Prometheus, what providers say was used out of reports."""
 
 import os
 from datetime import UTC, datetime
@@ -15,12 +15,15 @@ from exporter.sources.prometheus_api import PrometheusApi
 from exporter.sources.prometheus_backfill import BackfillSettings, BackfillSummary
 from exporter.sources.prometheus_backfill import backfill as fill
 from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.usage_reports.table import Grain
 from prefixscope.backfill_report import report
 from prefixscope.client import Place, connect
 from prefixscope.commands import options
 from prefixscope.commands.load import refuse_demo
+from prefixscope.commands.usage import take_usage
 from prefixscope.history_client import history_of
 from prefixscope.settings import Settings, load_settings
+from prefixscope.usage_client import Asked
 from queries.times import parse_time
 
 TOKEN_NAME, PASSWORD_NAME = "PREFIXSCOPE_PROMETHEUS_TOKEN", "PREFIXSCOPE_PROMETHEUS_PASSWORD"
@@ -34,6 +37,16 @@ Address = Annotated[
         "--config names one.",
     ),
 ]
+Usage = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PROVIDER|FILE",
+        help="Usage reports in place of a Prometheus: openai or anthropic (with OPENAI_ADMIN_KEY "
+        "or ANTHROPIC_ADMIN_KEY set), else a saved answer of their API, taken whole; - reads "
+        "standard input; may be given several times.",
+    ),
+]
+UsageGrain = Annotated[Grain, typer.Option(help="Buckets a provider is asked for with --usage.")]
 Every = Annotated[
     float,
     typer.Option(
@@ -73,6 +86,7 @@ Config = Annotated[
 
 def backfill(
     prometheus: Address = None,
+    usage: Usage = None,
     since: Annotated[str, typer.Option(help="From then on: 30d, or an ISO time.")] = "30d",
     until: Annotated[str | None, typer.Option(help="Up to then. [default: now]")] = None,
     every: Every = 60,
@@ -86,16 +100,30 @@ def backfill(
     key_file: KeyFile = None,
     insecure_skip_verify: SkipVerify = False,
     config: Config = None,
+    grain: UsageGrain = "1d",
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
 ) -> None:
     """Fill in what engines counted before prefixscope watched them; again continues.
 
-    Spans that were scraped, or filled before, stay as they are.
+    Spans that were scraped, or filled before, stay as they are. With --usage: keep what providers
+    say was used, to compare it with your own rows.
 
     Example: prefixscope backfill --prometheus http://prometheus:9090 --since 30d
     """
+    now = datetime.now(UTC)
+    begin = _time(since, "--since", now)
+    end = _time(until, "--until", now) if until else now
+    if begin >= end:
+        raise typer.BadParameter("--since must be earlier than --until")
+    place = options.place(url, store, token)
+    if usage:
+        if prometheus is not None:
+            raise typer.BadParameter("give --prometheus or --usage, not both")
+        if not take_usage(usage, Asked(begin, end if until else None, grain), place):
+            raise typer.Exit(1)
+        return
     settings = load_settings(config)
     given = {
         "url": prometheus, "bearer_token_file": bearer_token_file, "username": username,
@@ -105,12 +133,6 @@ def backfill(
     }  # fmt: skip
     source = _source(settings, given)
     wanted = BackfillSettings(every, tuple(source.jobs), tuple(source.ha_labels), source.role)
-    now = datetime.now(UTC)
-    begin = _time(since, "--since", now)
-    end = _time(until, "--until", now) if until else now
-    if begin >= end:
-        raise typer.BadParameter("--since must be earlier than --until")
-    place = options.place(url, store, token)
     summary = _run(source, wanted, settings, place, begin.timestamp(), min(end, now).timestamp())
     console = Console(highlight=False, soft_wrap=True)
     for line in report(summary):

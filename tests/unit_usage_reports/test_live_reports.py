@@ -26,6 +26,7 @@ SAVED = Path(__file__).parent / "saved"
 SECRET = "sk-admin-cAnArY-0123456789"  # what must show nowhere
 KEYS = {"OPENAI_ADMIN_KEY": SECRET, "ANTHROPIC_ADMIN_KEY": SECRET}
 SINCE = datetime(2026, 11, 3, 15, 30, tzinfo=UTC)
+UNTIL = datetime(2026, 11, 6, 7, 1, tzinfo=UTC)
 Reply = tuple[int, Mapping[str, str], bytes]
 
 
@@ -108,11 +109,11 @@ def test_openai_is_read_page_by_page() -> None:
 
 def test_anthropic_is_read_page_by_page() -> None:
     with serving(Provider(pages("anthropic-pages.ndjson"))) as provider:
-        found = fetched(ANTHROPIC, provider, grain="1h", until=datetime(2026, 11, 6, tzinfo=UTC))
+        found = fetched(ANTHROPIC, provider, grain="1h", until=UNTIL)
     assert sum(row.cached_tokens or 0 for row in found.report(SINCE).rows) == 259_200
     first = provider.asked[0]
     assert first["starting_at"] == ["2026-11-03T15:00:00Z"]
-    assert first["ending_at"] == ["2026-11-06T00:00:00Z"]
+    assert first["ending_at"] == ["2026-11-06T08:00:00Z"], "the end of the bucket it is in"
     assert (first["bucket_width"], first["limit"]) == (["1h"], ["168"])
     assert first["group_by[]"] == ["model", "workspace_id"]
     assert provider.headers[0]["x-api-key"] == SECRET

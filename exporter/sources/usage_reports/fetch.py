@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 from exporter.sources.fetch import BodyTooLarge, Carried, FetchFailed, FetchLimits, fetch
@@ -22,6 +22,7 @@ LIMITS = FetchLimits(connect_timeout_seconds=10, deadline_seconds=60, max_body_b
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_PAUSE_SECONDS = 120.0
 MOST_PAGES = 1_000
+_LENGTH: dict[Grain, timedelta] = {"1d": timedelta(days=1), "1h": timedelta(hours=1)}
 _BUSY = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 
 
@@ -49,9 +50,10 @@ def fetch_report(
     pause: Callable[[float], None] = time.sleep,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Gathered:
-    """Every page from `since` on (whole buckets of it), up to now or `until`."""
+    """Every page from `since` on, up to now or `until`; both are widened to whole buckets."""
     key = key_from(os.environ if environment is None else environment, table)
-    asked = table.query(_whole(since, grain), until, grain)
+    end = _whole(until + _LENGTH[grain] - timedelta(microseconds=1), grain) if until else None
+    asked = table.query(_whole(since, grain), end, grain)
     found, seen = Gathered(table), set[str]()
     token: str | None = None
     while found.pages < MOST_PAGES:
