@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from exporter import body, history_http, metrics_text, now, otlp, usage_http
+from exporter import body, events_http, history_http, metrics_text, now, otlp, usage_http
 from exporter.access import Access
 from exporter.collector import Collector
 from exporter.errors import PrefixscopeError
@@ -98,6 +98,7 @@ def build_app(services: Services, settings: ServerSettings, token: str | None = 
             Route("/api/v1/query/{name}", api.query),
             *past,
             *usage_http.routes(services.store, settings.max_body_bytes),
+            *events_http.routes(services.store),
         ],
         middleware=[Middleware(Access, token=token)],
         exception_handlers={**dict.fromkeys(STATUS_CODES, _person_error), Exception: _own_error},

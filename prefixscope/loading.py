@@ -15,11 +15,14 @@ from typing import BinaryIO, cast
 from typing_extensions import Buffer
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.intake import IngestSummary, Intake, open_input
+from exporter.events_http import EVENTS_PATH
+from exporter.sources.events.recorded import FORMAT as KV_EVENTS
+from exporter.sources.events.recorded import EventsSummary, ingest_events, is_recorded
+from exporter.sources.intake import IngestSummary, Intake, open_input, peek
 from exporter.sources.names import Names
 from exporter.sources.objects import Prefix
 from exporter.sources.objects_intake import ObjectReader
-from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages
+from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages, target_name
 from exporter.sources.spend_logs import Address, is_database_path
 from exporter.sources.spend_logs_intake import SpendLogReader
 from prefixscope.client import Exporter, OpenStore
@@ -27,6 +30,8 @@ from prefixscope.client import Exporter, OpenStore
 STDIN = Path("-")
 DEFAULT_SOURCE = "file"
 _CHUNK_BYTES = 1 << 18
+# Of a first line so much is enough to tell what it is: its keys may stand behind long values.
+_HEAD_BYTES = 1 << 20
 
 Advance = Callable[[int], None]
 
@@ -37,6 +42,7 @@ class Loaded:
 
     logs: dict[str, IngestSummary] = field(default_factory=dict)
     pages: dict[str, PagesSummary] = field(default_factory=dict)
+    events: dict[str, EventsSummary] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
     @property
@@ -46,6 +52,8 @@ class Loaded:
         seen = sum(pages.pages + pages.skipped for pages in self.pages.values())
         refused = sum(log.rejected + log.conflicting for log in self.logs.values())
         refused += sum(pages.unreadable + pages.foreign for pages in self.pages.values())
+        seen += sum(told.batches + told.known + told.repeated for told in self.events.values())
+        refused += sum(told.unreadable for told in self.events.values())
         return refused > 0 and rows + seen == 0
 
 
@@ -83,6 +91,10 @@ def load(
                 )
             elif path != STDIN and holds_pages(path):
                 loaded.pages[str(path)] = _load_pages(path, target)
+            elif _holds_events(path, log_format):
+                with open_file(path) as file:
+                    reader = Counting(file, advance)
+                    loaded.events[str(path)] = _load_events(path, reader, target, source)
             else:
                 with open_file(path) as file:
                     reader = Counting(file, advance)
@@ -239,3 +251,34 @@ def _load_pages(path: Path, target: Exporter | OpenStore) -> PagesSummary:
             f"{target.url}, or name another store with --store"
         )
     return ingest_pages(target.store, [path])
+
+
+def _holds_events(path: Path, log_format: str) -> bool:
+    """Whether a file is a recorded stream of KV-cache events: said, or told by its first line."""
+    if log_format != "auto" or path == STDIN:
+        return log_format == KV_EVENTS
+    with open_file(path) as file:
+        head, _ = peek(open_input(file), _HEAD_BYTES)
+    return is_recorded(head)
+
+
+def _load_events(
+    path: Path, file: Counting, target: Exporter | OpenStore, source: str
+) -> EventsSummary:
+    """Take a recorded stream; its replica is named after its folder, as that of pages is."""
+    replica = source if path == STDIN else target_name(path.parent)
+    if isinstance(target, OpenStore):
+        stream = open_input(cast(BinaryIO, file))
+        return ingest_events(target.store, stream, source=source, replica=replica, name=str(path))
+    try:
+        answer = target.send(
+            "POST",
+            EVENTS_PATH,
+            params={"source": source, "replica": replica},
+            headers={"Content-Type": "application/octet-stream"},
+            data=file.chunks(),
+        )
+    except PrefixscopeError as error:
+        raise type(error)(f"{path}: {error}") from error
+    known = {entry.name for entry in fields(EventsSummary)}
+    return EventsSummary(**{key: value for key, value in answer.json().items() if key in known})

@@ -1,4 +1,4 @@
-"""`ingest`: logs and recorded metric pages from files or standard input."""
+"""`ingest`: logs, recorded metric pages and KV-cache events from files or standard input."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,8 @@ from rich.text import Text
 
 from exporter.errors import PrefixscopeError
 from exporter.now import percent
+from exporter.sources.events.recorded import FORMAT as KV_EVENTS
+from exporter.sources.events.recorded import EventsSummary
 from exporter.sources.formats import FORMATS
 from exporter.sources.intake import IngestSummary
 from exporter.sources.names import Names
@@ -30,7 +32,7 @@ def ingest(
             metavar="FILE...",
             help="Request logs (plain, gzip, zstd), - for standard input, s3://, gs:// or az:// "
             "prefixes, LiteLLM's database as postgresql://USER@HOST/NAME; metric pages as .prom "
-            "files, an index.jsonl or a folder of them.",
+            "files, an index.jsonl or a folder of them; recorded KV-cache events.",
         ),
     ],
     log_format: Annotated[
@@ -50,11 +52,11 @@ def ingest(
     url: options.Url = None,
     token: options.Token = None,
 ) -> None:
-    """Load request logs or recorded metric pages, into a running exporter or into a store.
+    """Load logs, recorded metric pages or KV-cache events, into a running exporter or a store.
 
     Example: kubectl logs deploy/gateway | prefixscope ingest - --source gateway
     """
-    known = ["auto", *(f.name for f in FORMATS)]
+    known = ["auto", *(f.name for f in FORMATS), KV_EVENTS]
     if log_format not in known:
         raise typer.BadParameter(f"unknown format {log_format!r}; known: {', '.join(known)}")
     rules = load_settings(names).names if names is not None else None
@@ -131,6 +133,9 @@ def _print_summary(loaded: Loaded) -> None:
     for name, pages in loaded.pages.items():
         console.print(Text(name, style="bold"))
         console.print(_facts_table(_pages_facts(pages)))
+    for name, events in loaded.events.items():
+        console.print(Text(name, style="bold"))
+        console.print(_facts_table(_events_facts(events)))
 
 
 def _facts_table(facts: list[tuple[str, str]]) -> Table:
@@ -187,3 +192,28 @@ def _pages_facts(pages: PagesSummary) -> list[tuple[str, str]]:
     for target, missing in pages.missing_metrics.items():
         facts += [(f"missing on {target}", metric) for metric in missing]
     return [*facts, *(("note", message) for message in pages.messages)]
+
+
+def _events_facts(events: EventsSummary) -> list[tuple[str, str]]:
+    """Counts that are 0 are left out, except those everybody looks for."""
+    counts = {
+        "already known": events.known,
+        "heard twice": events.repeated,
+        "unreadable": events.unreadable,
+        "missing batches": events.missed_batches,
+        "restarts": events.restarts,
+        "blocks demoted": events.demoted_blocks,
+        "blocks promoted": events.promoted_blocks,
+        "blocks reset": events.reset_blocks,
+    }
+    resident = [f"{blocks:,} on {cache}" for cache, blocks in events.resident_blocks.items()]
+    return [
+        ("event batches", f"{events.batches:,}"),
+        ("blocks stored", f"{events.stored_blocks:,}"),
+        ("blocks evicted", f"{events.evicted_blocks:,}"),
+        *((name, f"{count:,}") for name, count in counts.items() if count),
+        *([("resets", _by_name(events.resets).strip(" ()"))] if events.resets else []),
+        ("resident at the end", ", ".join(sorted(resident)) or "nothing"),
+        *((f"uncertain: {name}", why) for name, why in sorted(events.uncertain.items())),
+        *(("note", message) for message in events.messages),
+    ]

@@ -16,19 +16,13 @@ import duckdb
 
 from exporter.blocks.rows import Drained, UsedPrefix
 from exporter.errors import PrefixscopeError
+from exporter.sources.events.touched import NewRows
 from exporter.store.blocks import write_drained
 from exporter.store.store import Store
 
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 3.0
-# Rows shown to the tracker at once; each has a chain of up to some thousand hashes.
-ROWS_AT_ONCE = 2_000
-
-_NEW_ROWS = f"""
-    SELECT {", ".join(UsedPrefix._fields)} FROM requests
-    WHERE batch > $seen AND batch <= $newest AND len(block_hashes) > 0
-    ORDER BY ts"""  # noqa: S608 - our own column names
 
 
 class DrainedTracker(Protocol):
@@ -48,7 +42,7 @@ class BlockKeeper:
     def __init__(self, store: Store, tracker: DrainedTracker) -> None:
         self._store = store
         self._tracker = tracker
-        self._seen = store.last_batch
+        self._rows = NewRows(store)
         self._unwritten = Drained()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="blocks", daemon=True)
@@ -71,7 +65,8 @@ class BlockKeeper:
 
     def keep_once(self) -> None:
         """Show the tracker the new rows and write what it has to say."""
-        self._show_rows()
+        for rows in self._rows.take():
+            self._tracker.touch(rows)
         drained = self._tracker.drain(datetime.now(UTC))
         self._unwritten = _together(self._unwritten, drained)
         try:
@@ -85,19 +80,6 @@ class BlockKeeper:
     def _run(self) -> None:
         while not self._stopped.wait(DRAIN_SECONDS):
             self.keep_once()
-
-    def _show_rows(self) -> None:
-        """Rows committed since the last time, oldest first."""
-        cursor = self._store.cursor()
-        (newest,) = cursor.execute("SELECT coalesce(max(batch), 0) FROM requests").fetchone() or (
-            0,
-        )
-        if newest > self._seen:
-            cursor.execute(_NEW_ROWS, {"seen": self._seen, "newest": newest})
-            while rows := cursor.fetchmany(ROWS_AT_ONCE):
-                self._tracker.touch(map(UsedPrefix._make, rows))
-            self._seen = newest
-        cursor.close()
 
 
 def _together(before: Drained, after: Drained) -> Drained:

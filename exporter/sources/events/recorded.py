@@ -1,0 +1,360 @@
+"""Recorded streams of KV-cache events as input: they end in the tables live ones end in.
+
+One JSON object a line, in the order heard: `received_unix`, `endpoint`, and the message either as
+`frames_base64` (topic, sequence, msgpack), or decoded: `topic`, `seq`, `batch` as an array, where
+bytes stand as {"hex": …}. A replica is named after the folder of its file, as recorded metric pages
+are; several endpoints in one file are data-parallel ranks, counted from the lowest port.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from typing import Any, BinaryIO
+
+import msgspec
+
+from exporter.blocks.order import Heard, StreamName
+from exporter.blocks.residency import DEMOTION_WINDOW_SECONDS
+from exporter.blocks.rows import Drained
+from exporter.blocks.tracker import Tracker
+from exporter.errors import PrefixscopeError
+from exporter.sources.events.endpoints import Endpoint
+from exporter.sources.events.frames import BadFrames, Batch, live_batch
+from exporter.sources.events.touched import StoredRows
+from exporter.sources.intake import DAMAGED
+from exporter.store.blocks import write_drained
+from exporter.store.store import Store
+
+FORMAT = "kv-events"
+# A batch of 100 MB in base64, and what stands around it.
+LINE_LIMIT_BYTES = 160 * 2**20
+# Lines looked at before the first is taken: by then every rank has spoken.
+LOOK_AHEAD_LINES = 2_000
+LOOK_AHEAD_BYTES = 32 * 2**20
+KEPT_MESSAGES = 20
+_LATEST_SECONDS = 4_102_444_800.0  # the year 2100
+
+
+class _Line(msgspec.Struct):
+    """One line, as far as it is read; other keys are other people's notes."""
+
+    received_unix: float
+    endpoint: str = ""
+    frames_base64: list[str] | None = None
+    topic: str = ""
+    seq: int | None = None
+    batch: msgspec.Raw = msgspec.Raw()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recorded message."""
+
+    at: datetime
+    endpoint: str
+    batch: Batch
+
+
+@dataclass
+class EventsSummary:
+    """What `ingest_events` did. Every line is in one of `batches`, `known`, `repeated`,
+    `unreadable`; blocks are counted as in block_minutes.
+
+    `known` are not newer than what the store has of their stream. `missed_batches` are missing
+    in the recording; `uncertain` says for which replicas the state may be wrong, and why.
+    """
+
+    batches: int = 0
+    known: int = 0
+    repeated: int = 0
+    unreadable: int = 0
+    missed_batches: int = 0
+    restarts: int = 0
+    stored_blocks: int = 0
+    evicted_blocks: int = 0
+    demoted_blocks: int = 0
+    promoted_blocks: int = 0
+    reset_blocks: int = 0
+    resets: dict[str, int] = field(default_factory=dict)
+    resident_blocks: dict[str, int] = field(default_factory=dict)
+    uncertain: dict[str, str] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+
+    def say(self, message: str) -> None:
+        """Keep the first few messages, each once."""
+        if message not in self.messages and len(self.messages) < KEPT_MESSAGES:
+            self.messages.append(message)
+
+    def add(self, drained: Drained) -> None:
+        """Count what goes into the store."""
+        for name in ("stored", "evicted", "demoted", "promoted", "reset"):
+            column = f"{name}_blocks"
+            told = sum(getattr(minute, column) for minute in drained.minutes)
+            setattr(self, column, getattr(self, column) + told)
+        for reset in drained.resets:
+            self.resets[reset.reason] = self.resets.get(reset.reason, 0) + 1
+
+
+def is_recorded(head: bytes) -> bool:
+    """Whether the first line of an input is a recorded event message."""
+    first = next((line for line in head.split(b"\n") if line.strip()), b"")
+    # A first line may be longer than what was read of it, so its keys are looked for as text.
+    keys = first.lstrip()[:1] == b"{" and b'"received_unix"' in first
+    return keys and (b'"frames_base64"' in first or (b'"seq"' in first and b'"batch"' in first))
+
+
+def ingest_events(
+    store: Store,
+    stream: BinaryIO,
+    *,
+    source: str,
+    replica: str,
+    name: str = "input",
+    progress: Callable[[int], None] | None = None,
+) -> EventsSummary:
+    """Take a recorded stream into the store; the same again adds nothing, a longer one the rest.
+
+    `name` is what the input is called in messages. Request rows with hash chains that are in the
+    store already tell which blocks were used.
+    """
+    summary = EventsSummary()
+    lines = _Ending(read_recorded(stream, name, summary, progress))
+    ahead = list(_first_lines(lines))
+    intake = _Intake(store, _Names(source, replica, [line.endpoint for line in ahead]), summary)
+    for line in chain(ahead, lines):
+        intake.take(line)
+    intake.finish()
+    if lines.fault is not None:
+        raise lines.fault
+    return summary
+
+
+class _Ending:
+    """Lines until damaged data ends them; what came before the fault counts."""
+
+    def __init__(self, lines: Iterator[Recorded]) -> None:
+        self._lines = lines
+        self.fault: PrefixscopeError | None = None
+
+    def __iter__(self) -> "_Ending":
+        return self
+
+    def __next__(self) -> Recorded:
+        try:
+            return next(self._lines)
+        except PrefixscopeError as error:
+            self.fault = error
+            raise StopIteration from error
+
+
+def read_recorded(
+    stream: BinaryIO,
+    name: str,
+    summary: EventsSummary,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Recorded]:
+    """The messages in order; lines that are none are counted, and told of without their text."""
+    number = position = 0
+    while text := _next_line(stream, name):
+        number, position = number + 1, position + len(text)
+        if progress:
+            progress(position)
+        if not text.strip():
+            continue
+        try:
+            yield _read(text)
+        except BadFrames as error:
+            summary.unreadable += 1
+            summary.say(f"{name}:{number}: {error}")
+
+
+def _next_line(stream: BinaryIO, name: str) -> bytes:
+    """A whole line; of one beyond the limit a piece, which is no message."""
+    try:
+        return stream.readline(LINE_LIMIT_BYTES)
+    except DAMAGED as error:
+        raise PrefixscopeError(
+            f"{name}: the compressed data is damaged or ends early ({error}); what came before it "
+            "is stored"
+        ) from error
+
+
+def _read(text: bytes) -> Recorded:
+    try:
+        line = _LINE.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadFrames(f"no recorded message ({_where(error)})") from None
+    if not 0 < line.received_unix < _LATEST_SECONDS:
+        raise BadFrames("received_unix is no time in seconds")
+    at = datetime.fromtimestamp(line.received_unix, UTC)
+    return Recorded(at, line.endpoint, live_batch(_frames(line)))
+
+
+def _frames(line: _Line) -> list[bytes]:
+    try:
+        if line.frames_base64 is not None:
+            return [base64.b64decode(frame, validate=True) for frame in line.frames_base64]
+        if line.seq is None or not bytes(line.batch):
+            raise BadFrames("neither frames_base64 nor seq and batch")
+        number = line.seq.to_bytes(8, "big")
+        packed = msgspec.msgpack.encode(_with_bytes(msgspec.json.decode(line.batch)))
+    except (binascii.Error, ValueError, OverflowError, RecursionError) as error:
+        raise BadFrames(f"no message ({type(error).__name__})") from None
+    return [line.topic.encode(), number, packed]
+
+
+def _with_bytes(value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
+    """Bytes stand in JSON as {"hex": …}."""
+    if isinstance(value, list):
+        return [_with_bytes(one) for one in value]
+    if isinstance(value, dict):
+        if list(value) == ["hex"] and isinstance(value["hex"], str):
+            return bytes.fromhex(value["hex"])
+        return {key: _with_bytes(one) for key, one in value.items()}
+    return value
+
+
+def _where(error: Exception) -> str:
+    """The kind of fault; the library's own words may quote the line."""
+    return "not JSON" if not isinstance(error, msgspec.ValidationError) else "a key is odd"
+
+
+def _first_lines(lines: Iterator[Recorded]) -> Iterator[Recorded]:
+    size = 0
+    for line in islice(lines, LOOK_AHEAD_LINES):
+        yield line
+        size += len(line.batch.payload)
+        if size > LOOK_AHEAD_BYTES:
+            return
+
+
+class _Names:
+    """Which stream an endpoint is: one alone is the replica, several are its ranks."""
+
+    def __init__(self, source: str, replica: str, endpoints: Iterable[str]) -> None:
+        self.source = source
+        self.replica = replica
+        self._known: dict[str, StreamName] = {}
+        distinct = sorted(set(endpoints))
+        ports = {endpoint: _port(endpoint) for endpoint in distinct}
+        lowest = min((port for port in ports.values() if port is not None), default=0)
+        for place, endpoint in enumerate(distinct):
+            port = ports[endpoint]
+            rank = place if port is None or None in ports.values() else port - lowest
+            several = len(distinct) > 1
+            self._known[endpoint] = StreamName(source, replica, None, rank if several else None)
+
+    def stream(self, endpoint: str) -> StreamName:
+        """The stream of an endpoint; one that speaks up late is a replica of its own."""
+        if endpoint not in self._known:
+            late = f"{self.replica}@{endpoint}"
+            self._known[endpoint] = StreamName(self.source, late)
+        return self._known[endpoint]
+
+
+def _port(endpoint: str) -> int | None:
+    try:
+        return Endpoint.of(endpoint).port
+    except ValueError:
+        return None
+
+
+class _Intake:
+    """Hears recorded messages and writes what they tell, a recorded minute at a time."""
+
+    def __init__(self, store: Store, names: _Names, summary: EventsSummary) -> None:
+        self._store = store
+        self._names = names
+        self._summary = summary
+        self._tracker = Tracker(store.key)
+        self._rows: StoredRows | None = None
+        self._known_until = _known_until(store, names)
+        self._last: datetime | None = None
+
+    def take(self, line: Recorded) -> None:
+        """One message, in its turn."""
+        last = self._last
+        if last is not None and _part(last, self._known_until) != _part(line.at, self._known_until):
+            self._drain(last)
+        self._last = line.at if last is None else max(last, line.at)
+        self._touch(line.at)
+        heard = self._hear(line)
+        if line.at <= self._known_until:
+            self._summary.known += 1
+        elif heard is Heard.REPEATED:
+            self._summary.repeated += 1
+        elif heard is Heard.UNREADABLE:
+            self._summary.unreadable += 1
+            self._summary.say(f"batch {line.batch.sequence}: its events cannot be read")
+        else:
+            self._summary.batches += 1
+
+    def finish(self) -> None:
+        """What is left, and how things stand at the end."""
+        if self._last is None:
+            return
+        self._drain(self._last)
+        # A copy still under way at the end of the recording is none any more.
+        later = self._last + timedelta(seconds=DEMOTION_WINDOW_SECONDS + 1)
+        self._drain(later, keeps_contents=False)
+        for stream in self._tracker.drain(later).streams:
+            self._summary.missed_batches += stream.missed_batches
+            self._summary.restarts += stream.restarts
+            if stream.uncertain:
+                self._summary.uncertain[stream.replica] = stream.uncertain
+        for cache in self._tracker.snapshot().caches:
+            self._summary.resident_blocks[f"{cache.replica} {cache.tier}"] = cache.resident_blocks
+
+    def _hear(self, line: Recorded) -> Heard:
+        stream, batch = self._names.stream(line.endpoint), line.batch
+        heard = self._tracker.hear(stream, batch.sequence, batch.payload, line.at)
+        missing = self._tracker.missing(stream)
+        if heard not in (Heard.GAP, Heard.RESTARTED) or not missing:
+            return heard
+        first = "the recording begins with batch" if missing.start == 0 else "batches are missing"
+        where = batch.sequence if missing.start == 0 else f"before {batch.sequence}"
+        self._tracker.give_up(stream, f"{first} {where}")
+        return self._tracker.hear(stream, batch.sequence, batch.payload, line.at)
+
+    def _touch(self, at: datetime) -> None:
+        """Requests that began until now."""
+        if self._rows is None:
+            self._rows = StoredRows(self._store, at)
+        rows = self._rows.until(at)
+        if rows:
+            self._tracker.touch(rows)
+
+    def _drain(self, now: datetime, *, keeps_contents: bool = True) -> None:
+        """Write what happened, unless the store has it from before."""
+        drained = self._tracker.drain(now)
+        if self._last is None or self._last <= self._known_until:
+            return
+        if not keeps_contents:
+            drained = replace(drained, copies=(), prefixes=None)
+        write_drained(self._store, drained)
+        self._summary.add(drained)
+
+
+def _part(at: datetime, known_until: datetime) -> tuple[bool, datetime]:
+    """The minute, cut where what the store knows ends."""
+    return at <= known_until, at.replace(second=0, microsecond=0)
+
+
+def _known_until(store: Store, names: _Names) -> datetime:
+    """The last message the store has of these streams; long ago where it has none."""
+    cursor = store.cursor()
+    row = cursor.execute(
+        """SELECT max(last_heard) FROM block_streams
+           WHERE source = $source AND (replica = $replica OR starts_with(replica, $replica || '/'))
+        """,
+        {"source": names.source, "replica": names.replica},
+    ).fetchone()
+    cursor.close()
+    last: datetime | None = row[0] if row else None
+    return datetime.min.replace(tzinfo=UTC) if last is None else last.replace(tzinfo=UTC)
+
+
+_LINE = msgspec.json.Decoder(_Line)
