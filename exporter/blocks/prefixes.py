@@ -118,6 +118,9 @@ def _places(names: Keys, holdings: Sequence["Holding"]) -> Numbers:
 def _jump(links: Numbers) -> Numbers:
     """Follow links to where they stay; -1 where they lead nowhere. Each step doubles the way."""
     links = np.append(links, -1)  # a link of -1 reads this one
-    while not np.array_equal(further := links[links], links):
+    for _ in range(len(links).bit_length()):
+        further = links[links]
+        if np.array_equal(further, links):
+            break
         links = further
     return links[:-1]

@@ -260,7 +260,11 @@ class Residency:
         above = np.where((parents >= 0) & (slots[among] == parents), among, -1)
         touched, reused = columns.touched[slots], columns.flags[slots] & REUSED
         ancestors = above
-        while (some := ancestors >= 0).any():
+        # Each step doubles the way. Events that lie about parents may make a ring of them.
+        for _ in range(len(slots).bit_length()):
+            some = ancestors >= 0
+            if not some.any():
+                break
             target = ancestors[some]
             np.maximum.at(touched, target, touched[some])
             np.bitwise_or.at(reused, target, reused[some])

@@ -136,11 +136,12 @@ class Model:
             self.blocks[parent].children += 1
 
     def _ancestors(self, block_hash: int | None) -> list[_Block]:
-        found: list[_Block] = []
-        while block_hash in self.blocks:
-            found.append(self.blocks[block_hash])
-            block_hash = found[-1].parent
-        return found
+        """The block and all before it; events in any order may make a ring of them."""
+        found: dict[int, _Block] = {}
+        while block_hash in self.blocks and block_hash not in found:
+            found[block_hash] = self.blocks[block_hash]
+            block_hash = found[block_hash].parent
+        return list(found.values())
 
     def _touch(self, block_hash: int, ts: float) -> None:
         for block in self._ancestors(block_hash):
