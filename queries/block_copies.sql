@@ -30,16 +30,16 @@ WITH sizes AS (
 ),
 
 counted AS (
-    SELECT *, coalesce(model, '') AS named
-    FROM block_copies
+    SELECT *, coalesce(model, sole) AS named
+    FROM block_copies CROSS JOIN sole_model
     WHERE
         in_window(minute, getvariable('since'), getvariable('until'))
-        AND matches(coalesce(model, ''), getvariable('model'))
+        AND matches(coalesce(model, sole), getvariable('model'))
         AND (
             replica_b IS NULL OR getvariable('replica') IS NULL
             OR getvariable('replica') IN (replica_a, replica_b)
         )
-    QUALIFY minute = max(minute) OVER (PARTITION BY coalesce(model, ''), tier)
+    QUALIFY minute = max(minute) OVER (PARTITION BY coalesce(model, sole), tier)
 )
 
 SELECT

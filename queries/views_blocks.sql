@@ -33,7 +33,12 @@ SELECT
     b.replica, b.tier,
     coalesce(arg_max_null(b.model, b.heard), any_value(k.model), '') AS model,
     arg_max_null(b.block_size, b.heard) AS block_size,
-    min(b.minute) AS told_from,
+    -- Minutes of a stream that began in its first minute count from there on.
+    CASE
+        WHEN min(s.first_heard) < min(b.minute) + INTERVAL 1 MINUTE
+            THEN greatest(min(b.minute), min(s.first_heard))
+        ELSE min(b.minute)
+    END AS told_from,
     CASE
         WHEN bool_or(coalesce(s.connected, false)) THEN any_value(newest.moment)
         ELSE max(b.heard)
@@ -459,11 +464,19 @@ FROM (
 JOIN told_caches AS t ON t.replica = r.replica AND t.tier = r.tier
 GROUP BY ALL;
 
+-- The model of events that name none: the caches', where they all have the same.
+CREATE OR REPLACE VIEW sole_model AS
+SELECT CASE WHEN count(DISTINCT model) = 1 THEN any_value(model) ELSE '' END AS sole
+FROM told_caches;
+
 -- The prefixes of the latest snapshot with their weight.
 CREATE OR REPLACE VIEW held_prefixes AS
-SELECT
-    p.*, coalesce(p.model, '') AS named, p.tokens * g.bytes_per_token AS bytes,
-    t.resident_tokens
-FROM resident_prefixes AS p
-LEFT JOIN kv_geometry AS g ON g.model = p.model
-LEFT JOIN resident_totals AS t ON t.model = coalesce(p.model, '') AND t.tier = p.tier;
+WITH prefixes AS (
+    SELECT p.*, coalesce(p.model, s.sole) AS named
+    FROM resident_prefixes AS p CROSS JOIN sole_model AS s
+)
+
+SELECT p.*, p.tokens * g.bytes_per_token AS bytes, t.resident_tokens
+FROM prefixes AS p
+LEFT JOIN kv_geometry AS g ON g.model = p.named
+LEFT JOIN resident_totals AS t ON t.model = p.named AND t.tier = p.tier;
