@@ -87,9 +87,11 @@ class Residency:
         slots = self._table.find(hashes)
         return (slots >= 0) & (self._columns.stored[slots] < times)
 
-    def held_at(self, hashes: Keys, times: Seconds) -> Flags:
-        """Whether each is here, or was lost after its moment only."""
-        return (self._table.find(hashes) >= 0) | (self._lost.times(hashes) > times)
+    def held_after(self, hashes: Keys, times: Seconds) -> Flags:
+        """Whether each was here at its moment, or came soon after it."""
+        slots = self._table.find(hashes)
+        here = (slots >= 0) & (self._columns.stored[slots] <= times + DEMOTION_WINDOW_SECONDS)
+        return here | (self._lost.times(hashes) > times)
 
     def names(self, hashes: Keys) -> Keys:
         """Our names of blocks that are here or were lost of late, 0 = not known."""
@@ -291,7 +293,7 @@ class Residency:
         """Lost or moved down? Where there are lower tiers, a copy may still be under way."""
         kept = np.zeros(len(hashes), bool)
         for tier in lower:
-            kept |= tier.held_at(hashes, times)
+            kept |= tier.held_after(hashes, times)
         tally.demoted += int(kept.sum())
         if lower:
             self._undecided.append((hashes[~kept], times[~kept]))
@@ -307,7 +309,7 @@ class Residency:
                 continue
             kept = np.zeros(len(hashes), bool)
             for tier in lower:
-                kept |= tier.held_at(hashes, times)
+                kept |= tier.held_after(hashes, times)
             self._latest.demoted += int(kept.sum())
             self._latest.evicted += int((~kept).sum())
         self._undecided = waiting

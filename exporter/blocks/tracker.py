@@ -255,6 +255,11 @@ class Tracker:
                 streams.append(publisher.snapshot(replica))
             return BlocksSnapshot(caches, streams, self._contents.copies)
 
+    def unknown_events(self) -> int:
+        """Events of types or tiers this release does not know, which were passed over."""
+        with self._lock:
+            return sum(each.tiers.unknown_events for each in self._publishers.values())
+
     def memory_bytes(self) -> int:
         """What the state of all caches takes."""
         with self._lock:

@@ -54,7 +54,7 @@ class State:
         self.tiers.flush()
         ((_, cache),) = self.tiers.caches()
         never = np.full(len(hashes), np.inf)
-        return cache.held_at(np.array(hashes, np.uint64), never).tolist()  # type: ignore[no-any-return]
+        return cache.held_after(np.array(hashes, np.uint64), never).tolist()  # type: ignore[no-any-return]
 
     def resident(self) -> int:
         self.tiers.flush()
