@@ -26,7 +26,7 @@ columns:
   fixed_seconds: {type: DOUBLE, unit: seconds, meaning: "Estimate: what a load costs whatever its length; NULL below 50 requests or without a line."}
   load_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "Estimate: what each token loaded costs a request."}
   prefill_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "What each computed token costs, by the requests that computed, within strata."}
-  break_even_tokens: {type: DOUBLE, unit: tokens, meaning: "Estimate: from so many tokens on a load is sooner than computing; NULL where it never is or nothing can be said."}
+  break_even_tokens: {type: DOUBLE, unit: tokens, meaning: "Estimate: from so many tokens on a load is sooner than computing; NULL where no load seen was long enough, or no line can be drawn."}
 */
 SELECT
     CASE WHEN getvariable('by') IS NOT NULL THEN value END AS value,

@@ -221,7 +221,8 @@ lines AS (
     SELECT
         c.comparison, c.value, c.within_from, c.ttft_point,
         regr_intercept(level_seconds - computed_level, lower_tokens) AS fixed_seconds,
-        regr_slope(level_seconds - computed_level, lower_tokens) AS net_seconds_per_token
+        regr_slope(level_seconds - computed_level, lower_tokens) AS net_seconds_per_token,
+        max(lower_tokens) AS longest_tokens
     FROM compared AS c
     JOIN pairs USING (
         comparison, value, model, replica, ttft_point, prompt_class, otherwise_class, running_class
@@ -257,8 +258,11 @@ SELECT
     difference_seconds + 1.96 * error_seconds AS high_seconds,
     fixed_seconds,
     net_seconds_per_token + prefill_seconds_per_token AS load_seconds_per_token,
+    -- A line says nothing beyond the longest load it was drawn through.
     CASE
-        WHEN net_seconds_per_token < 0 THEN greatest(-fixed_seconds / net_seconds_per_token, 0)
+        WHEN net_seconds_per_token < 0
+            AND -fixed_seconds / net_seconds_per_token <= longest_tokens
+            THEN greatest(-fixed_seconds / net_seconds_per_token, 0)
     END AS break_even_tokens
 FROM differences
 LEFT JOIN lines

@@ -138,20 +138,18 @@ CREATE OR REPLACE MACRO offload_reason(
         || ' (by counters; no first tokens were compared)'
     ELSE 'requests served from ' || said_tier(tier) || ' had their first token '
         || CASE
-            WHEN finding = 'requests gain' THEN said_seconds(-difference) || ' sooner'
-            WHEN low > 0 THEN said_seconds(difference) || ' later'
-            ELSE 'no sooner'
+            WHEN finding = 'requests gain'
+                THEN said_seconds(-difference) || ' sooner (95 % interval '
+                || said_seconds(-high) || ' to ' || said_seconds(-low) || ')'
+            WHEN low > 0 THEN said_seconds(difference) || ' later (95 % interval '
+                || said_seconds(low) || ' to ' || said_seconds(high) || ')'
+            ELSE 'no sooner (difference ' || said_seconds(difference) || ', 95 % interval '
+                || said_seconds(low) || ' to ' || said_seconds(high) || printf(
+                    '; a gain of %.3g %% would be %s)', 100 * least_gain_ratio,
+                    said_seconds(least_gain_ratio * computed_seconds))
         END
-        || ' than requests that computed as many tokens at equal length and load (difference '
-        || said_seconds(difference) || ', 95 % interval ' || said_seconds(low) || ' to '
-        || said_seconds(high)
-        || CASE
-            WHEN finding = 'requests do not gain' THEN printf(
-                '; a gain of %.3g %% would be %s', 100 * least_gain_ratio,
-                said_seconds(least_gain_ratio * computed_seconds))
-            ELSE ''
-        END
-        || '; ' || said_count(served_requests) || ' against ' || said_count(computed_requests)
+        || ' than requests that computed as many tokens at equal length and load ('
+        || said_count(served_requests) || ' against ' || said_count(computed_requests)
         || ' requests, measured at ' || coalesce(nullif(ttft_point, ''), 'an unknown point')
         || ', queue taken off)'
 END;
@@ -161,9 +159,10 @@ CREATE OR REPLACE MACRO said_loads(load_token_seconds, prefill_seconds_per_token
     || said_seconds(load_token_seconds) || ' a token'
     || coalesce(', computing takes ' || said_seconds(prefill_seconds_per_token), '');
 
+-- A few tokens are noise of the line, and no length at which anything changes.
 CREATE OR REPLACE MACRO said_break_even(break_even_tokens, fixed_seconds) AS
     CASE
-        WHEN break_even_tokens >= 1 AND fixed_seconds > 0 THEN 'a load pays from '
+        WHEN break_even_tokens >= 64 THEN 'a load pays from '
             || said_count(break_even_tokens) || ' tokens on (' || said_seconds(fixed_seconds)
             || ' each, whatever its length)'
     END;

@@ -50,25 +50,27 @@ CREATE OR REPLACE MACRO weights(model, fingerprint, adapter) AS
 CREATE OR REPLACE MACRO stale_reads(
     since_border, until_border, wanted_model, wanted_replica
 ) AS TABLE
-WITH written AS (
+WITH uses AS MATERIALIZED (FROM chain_uses),
+
+written AS (
     SELECT
         hashes, first_block, model, model_fingerprint, adapter, replica, written_in,
         min(ts) AS first_ts
-    FROM chain_uses
+    FROM uses
     WHERE NOT reads
     GROUP BY ALL
 ),
 
 fingerprints AS (
     SELECT model, adapter, model_fingerprint, min(ts) AS first_ts
-    FROM chain_uses
+    FROM uses
     WHERE model_fingerprint IS NOT NULL
     GROUP BY ALL
 ),
 
 reads AS (
     SELECT row_number() OVER () AS id, *
-    FROM chain_uses
+    FROM uses
     WHERE
         reads
         AND in_window(ts, since_border, until_border)
