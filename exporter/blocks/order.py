@@ -101,7 +101,9 @@ class Order:
         for skipped in range(max(self.expected, sequence - _REMEMBERED), sequence):
             self._remember(skipped, 0)
         self._remember(sequence, mark)
-        self.last, self.waiting, self.given_up = sequence, None, False
+        self.last, self.given_up = sequence, False
+        if not self.missing:
+            self.waiting = None
         return True
 
     def _remember(self, sequence: int, mark: int) -> None:

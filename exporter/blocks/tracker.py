@@ -68,7 +68,7 @@ class Tracker:
                 publisher.restarts += 1
                 publisher.tiers.restart(heard_at)
                 expected, before = 0, None
-            if heard in (Heard.REPEATED, Heard.GAP) or publisher.order.missing:
+            if heard in (Heard.REPEATED, Heard.GAP) or publisher.order.last != sequence:
                 return heard
             if before is not None:
                 publisher.missed_batches += sequence - expected

@@ -96,7 +96,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(PROMPTS, STEPS, st.sampled_from([0, 2, 1000]))
 def test_whatever_the_line_does_the_state_is_right_or_says_that_it_may_not_be(
     prompts: list[tuple[int, int, int, int]], steps: list[tuple[str, int]], kept: int
