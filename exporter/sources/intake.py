@@ -22,7 +22,7 @@ from exporter.sources.laid_out import LaidOut, is_laid_out
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
 from exporter.sources.names import SourceNames
 from exporter.sources.zstd_reader import open_zstd
-from exporter.store.append import BatchResult, Stream, append_many
+from exporter.store.append import BatchResult, Stream, append, append_many
 from exporter.store.store import Store
 
 _SAMPLE_BYTES = 1 << 18
@@ -125,7 +125,11 @@ class Intake:
         patient = origin == "file" and stream.seekable()
         batches = _Batches(reader, progress)
         while not batches.ended:
-            summary.add(append_many(self.store, batches.take(None if patient else 1), target))
+            if patient:
+                summary.add(append_many(self.store, batches.take(), target))
+            else:
+                for batch in batches.take(1):
+                    summary.add(append(self.store, batch, target))
         if origin == "file":
             self.store.fold()
         if laid_out and laid_out.broken:
@@ -164,7 +168,7 @@ class _Batches:
         self.ended = False
         self.damage: Exception | None = None
 
-    def take(self, count: int | None) -> Iterator[LineBatch]:
+    def take(self, count: int | None = None) -> Iterator[LineBatch]:
         """The next `count` batches, or all."""
         for _ in range(count) if count else itertools.count():
             try:

@@ -70,27 +70,32 @@ def append(
     arrived: datetime | None = None,
     also: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
 ) -> BatchResult:
-    """Maps, de-duplicates and stores a batch; returns after the commit."""
-    return append_many(store, iter([lines]), stream, arrived, also)
+    """Maps, de-duplicates and stores a batch; returns after the commit. `also` writes what must
+    be true of these rows and of no others, in the same transaction."""
+    feed = Feed(iter([lines]), stream.log_format.reshape, store.aside, alone=True)
+    return _append(store, feed, stream, arrived, also)
 
 
-def append_many(
-    store: Store,
-    batches: Iterator[LineBatch],
-    stream: Stream,
-    arrived: datetime | None = None,
-    also: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
-) -> BatchResult:
+def append_many(store: Store, batches: Iterator[LineBatch], stream: Stream) -> BatchResult:
     """Stores batches as one, in one transaction: all of them, or as many as a transaction takes.
 
     For a large load that is far cheaper: rows enough to fill DuckDB's row groups reach the
-    file at once instead of through its log. `also` writes what must be true of these rows
-    and of no others, in the same transaction.
+    file at once instead of through its log.
     """
     first = next(batches, None)
     if first is None:
         return BatchResult()
     feed = Feed(chain([first], batches), stream.log_format.reshape, store.aside)
+    return _append(store, feed, stream)
+
+
+def _append(
+    store: Store,
+    feed: Feed,
+    stream: Stream,
+    arrived: datetime | None = None,
+    also: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
+) -> BatchResult:
     with store.write() as cursor:
         steps = _Append(store, cursor, stream, _utc(arrived or datetime.now(UTC)))
         result, delta = steps.run(feed)
@@ -157,13 +162,8 @@ class _Append:
         log_format, aside = self.stream.log_format, self.store.aside
         aside.take()  # what a batch that failed may have left
         quick = compile_quick(log_format, frozenset(self.stream.defaults))
-        self.cursor.register("lines", feed.reader())
-        try:
-            self._read(f"INSERT INTO requests BY NAME {quick}")
-        except duckdb.Error:
-            feed.check()
-            raise
-        self.cursor.unregister("lines")
+        if not (feed.alone and self._map_standing(feed, quick)):
+            self._map_once(feed, quick)
         doubted = aside.take()
         if not doubted.num_rows:
             return 0
@@ -174,8 +174,41 @@ class _Append:
         refused: int = doubted.num_rows - self._read(_INSERT_CAREFUL)
         return refused
 
+    def _map_standing(self, feed: Feed, quick: str) -> bool:
+        """Reads the lines by the standing reading, if there is one already."""
+        # It stands for a day: a later time of arrival makes no row more doubtful than it is.
+        began = self.arrived.replace(hour=0, minute=0, second=0, microsecond=0)
+        parameters = self._parameters(quick) | {"arrived": began, "batch": 0}
+        reading = self.store.readings.again(quick, parameters)
+        if reading is None:
+            return False
+        if reading.read(feed.record_batches()):
+            reading.show(self.cursor)
+            self.cursor.execute(
+                self.store.parsed(_INSERT_STANDING.format(reading=reading.name)),
+                {"batch": self.fresh.batch, "arrived": self.arrived},
+            )
+        return True
+
+    def _map_once(self, feed: Feed, quick: str) -> None:
+        self.cursor.register("lines", feed.reader())
+        try:
+            self._read(f"INSERT INTO requests BY NAME {quick}")
+        except duckdb.Error:
+            feed.check()
+            raise
+        self.cursor.unregister("lines")
+
     def _read(self, statement: str) -> int:
-        """Runs a reading of a format with the parameters it names; returns the rows changed."""
+        """Runs a reading of a format; returns the rows changed."""
+        changed: int
+        [(changed,)] = self.cursor.execute(
+            self.store.parsed(statement), self._parameters(statement)
+        ).fetchall()
+        return changed
+
+    def _parameters(self, statement: str) -> dict[str, object]:
+        """The parameters a reading of a format names."""
         parameters = {
             "source": self.stream.source,
             "arrived": self.arrived,
@@ -187,13 +220,8 @@ class _Append:
             "fingerprint": self.stream.fingerprint,
             **{f"default_{name}": self.stream.defaults.get(name) for name in DEFAULTS},
         }
-        named = _parameters(statement)
-        changed: int
-        [(changed,)] = self.cursor.execute(
-            self.store.parsed(statement),
-            {name: value for name, value in parameters.items() if name in named},
-        ).fetchall()
-        return changed
+        named = _named(statement)
+        return {name: value for name, value in parameters.items() if name in named}
 
     def _look(self) -> "_Look":
         [row] = self.cursor.execute(
@@ -330,6 +358,8 @@ _LOOK = f"""SELECT {identity.FACTS}, {eligibility.ANY_OFF},
     FROM {identity.FRESH} b"""
 _COUNT_FLAGS = f"""SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM {identity.FRESH})
     GROUP BY flag"""
+_INSERT_STANDING = """INSERT INTO requests BY NAME SELECT
+    * REPLACE ($batch::BIGINT AS batch, $arrived::TIMESTAMP AS arrived) FROM {reading}"""
 _INSERT_CAREFUL = """INSERT INTO requests BY NAME
     SELECT $batch::BIGINT AS batch, * EXCLUDE (line_number, reason, excerpt)
     FROM careful WHERE reason IS NULL"""
@@ -342,5 +372,5 @@ _KEEP_OFFSET = """INSERT INTO offsets VALUES ($source, $fingerprint, $end, $line
 
 
 @cache
-def _parameters(statement: str) -> frozenset[str]:
+def _named(statement: str) -> frozenset[str]:
     return frozenset(re.findall(r"\$(\w+)", statement))

@@ -17,7 +17,7 @@ _ASIDE_BYTES = 16 << 20
 
 
 class Feed:
-    """Lines on their way to the store.
+    """Lines on their way to the store; `alone` where they are one batch and nothing follows.
 
     After the statement that reads them, `end` and `lines` say how far the input was read and
     `bad` which lines could not be handed on, and `left_out` how many rows were none of ours.
@@ -28,7 +28,10 @@ class Feed:
         batches: Iterator[LineBatch],
         reshape: Callable[[str], Iterable[Row]] | None,
         aside: Aside,
+        *,
+        alone: bool = False,
     ) -> None:
+        self.alone = alone
         self._batches, self._reshape, self._aside = batches, reshape, aside
         self._failed: BaseException | None = None
         self._places: list[pa.Table] = []
@@ -37,7 +40,7 @@ class Feed:
         self.end = self.lines = 0
 
     def reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(SCHEMA, self._record_batches())
+        return pa.RecordBatchReader.from_batches(SCHEMA, self.record_batches())
 
     def places(self) -> pa.Table:
         """The position and line number of every line read."""
@@ -48,7 +51,7 @@ class Feed:
         if self._failed:
             raise self._failed
 
-    def _record_batches(self) -> Iterator[pa.RecordBatch]:
+    def record_batches(self) -> Iterator[pa.RecordBatch]:
         rows = 0
         try:
             while rows < _ROWS and self._aside.bytes < _ASIDE_BYTES:

@@ -21,6 +21,7 @@ from exporter.errors import PrefixscopeError, StoreLocked
 from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
+from exporter.store.standing import Readings
 from queries.views import views_sql
 
 FILE_NAME = "prefixscope.duckdb"
@@ -80,6 +81,7 @@ class Store:
         self._writer = connection.cursor()
         self.aside = Aside()
         self.aside.listen(self._writer)
+        self.readings = Readings(self._writer, self.aside)
         self._writing = threading.Lock()
         self._folding = threading.Lock()
         self._statements: dict[str, list[duckdb.Statement]] = {}
@@ -152,12 +154,14 @@ class Store:
                 yield cursor
             except duckdb.OutOfMemoryException as error:
                 cursor.execute("ROLLBACK")
+                self.readings.forget()
                 raise PrefixscopeError(
                     f"the store's memory limit ({self.settings.memory_limit}) is too small for "
                     f"this batch; raise store.memory_limit ({error})"
                 ) from error
             except BaseException:
                 cursor.execute("ROLLBACK")
+                self.readings.forget()
                 self.counters.bounds.reset(_admitted(cursor))
                 raise
             cursor.execute("COMMIT")
@@ -218,6 +222,7 @@ class Store:
     def close(self) -> None:
         self.fold()
         with self._writing:
+            self.readings.close()
             self._writer.close()
             self._connection.close()
         _OPEN.pop(self.directory.resolve(), None)
