@@ -88,6 +88,7 @@ hypotheses AS (
             AS kept_cached,
         some_written - repeats * coalesce(repeat_written, 0)
             - failed * coalesce(failed_written, 0) AS kept_written,
+        repeats + failed + (basis <> 'as counted')::INTEGER AS causes,
         CASE WHEN basis = 'shifted' THEN shifted_prompt
             ELSE kept_prompt + cached_sign * kept_cached + written_sign * kept_written
         END AS supposed,
@@ -96,9 +97,12 @@ hypotheses AS (
             AS estimated,
         CASE
             WHEN pauses + blanks = 0 THEN abs(residual) <= tolerance
-            ELSE residual < -tolerance AND -residual BETWEEN 0.5 * estimated AND 2 * estimated
-        END AS explained,
-        repeats + failed + (basis <> 'as counted')::INTEGER AS causes
+            -- An estimate may be half or double; beside another cause that would explain too much.
+            WHEN causes = 0
+                THEN residual < -tolerance AND -residual BETWEEN 0.5 * estimated AND 2 * estimated
+            ELSE residual < -tolerance
+                AND -residual BETWEEN 0.75 * estimated AND 1.33 * estimated
+        END AS explained
     FROM sides
     CROSS JOIN (VALUES (0), (1)) AS without_repeats(repeats)
     CROSS JOIN (VALUES (0), (1)) AS without_failed(failed)
@@ -166,8 +170,10 @@ judged AS (
             WHEN coalesce(our_requests_that_day, 0) = 0 THEN 'no_rows'
         END AS nothing_to_compare,
         nothing_to_compare IS NULL AND NOT explained AND residual < -tolerance AND (
-            our_first > compared_since + INTERVAL 30 MINUTE
-            OR our_last < compared_until - INTERVAL 30 MINUTE
+            (our_first > compared_since + INTERVAL 30 MINUTE
+                AND NOT coalesce(begins_as_usual, false))
+            OR (our_last < compared_until - INTERVAL 30 MINUTE
+                AND NOT coalesce(ends_as_usual, false))
         ) AS partly_ours,
         explained AND causes + pauses + blanks = 0 AS prompt_agrees,
         -- Set right as the prompt tokens were; not where a part of our rows is not there. What

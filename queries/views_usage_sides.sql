@@ -102,9 +102,25 @@ days AS (
     FROM spans GROUP BY ALL
 ),
 
-reach AS (
+ends AS (
     SELECT provider, min(bin_since) AS our_first, max(bin_until) AS our_last
     FROM bins GROUP BY ALL
+),
+
+-- Where the next day begins as late, and the day before ends as early, it is quiet then.
+reach AS (
+    SELECT
+        provider, our_first, our_last,
+        min(bin_since) FILTER (
+            bin_since >= date_trunc('day', our_first) + INTERVAL 1 DAY
+            AND bin_since < date_trunc('day', our_first) + INTERVAL 2 DAY
+        ) >= our_first + INTERVAL 1410 MINUTE AS begins_as_usual,
+        max(bin_until) FILTER (
+            bin_until <= date_trunc('day', our_last)
+            AND bin_until > date_trunc('day', our_last) - INTERVAL 1 DAY
+        ) <= our_last - INTERVAL 1410 MINUTE AS ends_as_usual
+    FROM ends JOIN bins USING (provider)
+    GROUP BY provider, our_first, our_last
 )
 
 SELECT
@@ -115,7 +131,8 @@ JOIN days USING (reporter, provider, utc_day)
 LEFT JOIN reach USING (provider);
 
 -- Pauses of half an hour and more in the rows of a provider between busy times (ten requests and
--- more would have come), with the tokens of each model that the hours around them let expect.
+-- more would have come), with the tokens of each model that the hours around them let expect. Not
+-- those that are usual: about as long as nine in ten pauses, or at the same time every day.
 CREATE OR REPLACE MACRO usage_gaps(since_border, until_border) AS TABLE
 WITH bins AS MATERIALIZED (
     SELECT coalesce(provider, owner) AS provider, model, bin_since, bin_until, requests,
@@ -139,17 +156,52 @@ paces AS (
     FROM bins GROUP BY provider, bin_since
 ),
 
-gaps AS (
+pauses AS (
     SELECT
         provider,
         lag(bin_until) OVER provider_rows AS gap_since,
         bin_since AS gap_until,
+        epoch(gap_until - gap_since) AS gap_seconds,
         least(lag(hour_before) OVER provider_rows, hour_after) AS hourly_requests
     FROM paces
     WINDOW provider_rows AS (PARTITION BY provider ORDER BY bin_since)
-    QUALIFY
-        gap_until - gap_since >= INTERVAL 30 MINUTE
-        AND hourly_requests * epoch(gap_until - gap_since) / 3600 >= 10
+    QUALIFY gap_seconds > 0
+),
+
+long_pauses AS (
+    SELECT *
+    FROM pauses
+    JOIN (
+        SELECT provider, quantile_cont(gap_seconds, 0.9) AS usual_seconds
+        FROM pauses GROUP BY provider
+    ) USING (provider)
+    JOIN (
+        SELECT provider, min(bin_since) AS first_bin, max(bin_until) AS last_bin
+        FROM bins GROUP BY provider
+    ) USING (provider)
+    WHERE
+        gap_seconds >= 1800 AND hourly_requests * gap_seconds / 3600 >= 10
+        -- The pause itself may be the one in ten.
+        AND (gap_seconds >= 1.5 * usual_seconds OR usual_seconds >= 1800 AND (
+            SELECT count(*) FROM pauses AS p
+            WHERE p.provider = pauses.provider AND p.gap_seconds >= 0.5 * pauses.gap_seconds
+        ) <= 3)
+),
+
+gaps AS (
+    SELECT provider, gap_since, gap_until
+    FROM long_pauses AS p
+    WHERE
+        (first_bin > gap_since - INTERVAL 24 HOUR AND last_bin < gap_until + INTERVAL 24 HOUR)
+        OR EXISTS (
+            FROM bins AS b
+            WHERE b.provider = p.provider AND (
+                (b.bin_since >= p.gap_since - INTERVAL 24 HOUR
+                    AND b.bin_since < p.gap_until - INTERVAL 24 HOUR)
+                OR (b.bin_since >= p.gap_since + INTERVAL 24 HOUR
+                    AND b.bin_since < p.gap_until + INTERVAL 24 HOUR)
+            )
+        )
 ),
 
 -- Of the hour before and the hour after, per hour.

@@ -134,6 +134,25 @@ class Window:
 
 
 @dataclass(frozen=True)
+class ReportFacts:
+    """How our rows of one model compare with a usage report; days of each verdict.
+
+    `latest` is the last day that differs (else the last), and the rest is of that day.
+    """
+
+    reporter: str
+    provider: str
+    model: str
+    agreeing_days: int = 0
+    differing_days: int = 0
+    uncompared_days: int = 0
+    latest: str = ""
+    difference_ratio: float | None = None
+    reasons: tuple[str, ...] = ()
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything gathered. `exporter_error` says why a configured exporter or store was not
     asked; `list_errors` name lists of targets that could not be read. `sources` are Prometheus
@@ -143,6 +162,7 @@ class Facts:
     logs: tuple[LogFacts, ...] = ()
     joins: tuple[JoinFacts, ...] = ()
     window: Window | None = None
+    reports: tuple[ReportFacts, ...] = ()
     asked: str | None = None
     exporter_error: str | None = None
     list_errors: Mapping[str, str] = field(default_factory=dict)

@@ -46,6 +46,7 @@ CHECKS = {
     "duplicates": "does every row arrive once?",
     "joins": "do the two logs of one call find each other?",
     "log-and-engine": "do log and engines count the same requests?",
+    "usage-reports": "do rows agree with what providers say was used?",
     "exporter": "does the exporter run, and is its store there?",
     "lists": "can the lists of targets be read?",
     "prometheus": "does the Prometheus that is read in place of pages answer?",

@@ -16,6 +16,7 @@ from prefixscope.doctor import log_files
 from prefixscope.doctor.asked import Asked, asked_joins, asked_logs, asked_targets, asked_window
 from prefixscope.doctor.facts import Facts, LogFacts
 from prefixscope.doctor.look import Looking, look_at, merged
+from prefixscope.doctor.reports import asked_reports
 from prefixscope.recognise import engines_behind, page_url
 from prefixscope.settings import Settings, server_token
 
@@ -37,12 +38,13 @@ def target_of(address: str) -> Target:
 
 def from_answers(answers: Answers, since: datetime | None) -> Facts:
     """What a running exporter or a store knows."""
-    asked = Asked(answers, since)
+    asked, now = Asked(answers, since), datetime.now(UTC)
     return Facts(
         targets=tuple(asked_targets(asked)),
-        logs=tuple(asked_logs(asked, datetime.now(UTC))),
+        logs=tuple(asked_logs(asked, now)),
         joins=asked_joins(asked),
         window=asked_window(asked),
+        reports=asked_reports(asked, now),
         asked=answers.where,
     )
 

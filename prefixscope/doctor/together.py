@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from prefixscope.doctor.facts import Facts, LogFacts, TargetFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.doctor.logs import MANY_ROWS, check_log
+from prefixscope.doctor.reports import check_reports
 from prefixscope.doctor.targets import check_target
 from prefixscope.doctor.usage import check_usage
 
@@ -36,6 +37,7 @@ def examine(facts: Facts) -> list[Finding]:
         *_routers(facts),
         *_joins(facts),
         *_log_and_engine(facts),
+        *check_reports(facts.reports),
     ]
     return [
         *findings,

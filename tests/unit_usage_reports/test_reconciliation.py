@@ -322,6 +322,28 @@ def test_traffic_that_passes_us_by_is_named_with_how_often(store: Store) -> None
         assert row["evidence"].endswith("So on 3 of 3 days")
 
 
+@pytest.mark.parametrize("quiet", ["half of each hour", "nights"])
+def test_pauses_that_are_usual_are_no_missing_rows(store: Store, quiet: str) -> None:
+    """Jobs that run in the first half of each hour; an office that sleeps at night."""
+    traffic = [
+        call for call in calls(days=3)
+        if (call.ts.minute < 25 if quiet == "half of each hour" else 7 <= call.hour < 20)
+    ]  # fmt: skip
+    load(store, [our(call) for call in traffic if call.number % 4])
+    tell(store, report(traffic))
+    rows = ask(store, "reconciliation")
+    assert [reasons(row) for row in rows] == [["elsewhere"]] * len(rows)
+
+
+def test_a_missing_hour_is_seen_between_usual_pauses(store: Store) -> None:
+    traffic = [call for call in calls(days=3, every=2 * MINUTE) if call.ts.minute < 25]
+    lost = [c for c in traffic if c.ts.day == 3 and c.hour == 10]
+    load(store, [our(call) for call in traffic if call not in lost])
+    tell(store, report(traffic))
+    rows = ask(store, "reconciliation")
+    assert [reasons(row) for row in rows] == [[], ["missing_rows"], []]
+
+
 def test_a_model_that_never_comes_our_way_is_named(store: Store) -> None:
     day, other = calls(), calls(every=HOUR, model="gpt-5")
     load(store, map(our, day))
