@@ -122,6 +122,7 @@ class Database:
         except (
             self._library.PostgresError,
             self._library.InterfaceError,
+            self._library.InternalClientError,  # the server hung up while nothing was asked
             OSError,
             TimeoutError,
             ValueError,  # what the library makes of an address it cannot use

@@ -118,6 +118,15 @@ def make_tables(owner: Owner, era: Era) -> None:
     owner.run(f"GRANT SELECT ON {TABLE} TO reader")
 
 
+def make_slow(owner: Owner, seconds: int) -> None:
+    """The table becomes one that takes as long to answer as a large one without its index."""
+    owner.run(
+        f"ALTER TABLE {TABLE} RENAME TO kept; CREATE VIEW {TABLE} AS "
+        f"SELECT k.* FROM kept AS k, (SELECT pg_sleep({seconds})) AS slow; "
+        f"GRANT SELECT ON {TABLE} TO reader"
+    )
+
+
 @pytest.fixture
 def owner(empty: Owner) -> Owner:
     """A database with the newest table of spend logs, which `reader` may read."""
