@@ -77,6 +77,33 @@ TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
         "assumptions",
         "price_sources",
     ),
+    "provider_usage": (
+        "reporter",
+        "day",
+        "model",
+        "token_hit_ratio",
+        "prompt_tokens",
+        "cached_tokens",
+        "cache_write_tokens",
+        "output_tokens",
+        "requests",
+        "still_open",
+    ),
+    "reconciliation": (
+        "reporter",
+        "day",
+        "model",
+        "verdict",
+        "reasons",
+        "our_prompt_tokens",
+        "their_prompt_tokens",
+        "difference_ratio",
+        "evidence",
+        "our_cached_tokens",
+        "their_cached_tokens",
+        "our_cache_write_tokens",
+        "their_cache_write_tokens",
+    ),
 }
 
 

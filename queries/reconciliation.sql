@@ -69,8 +69,13 @@ sides AS MATERIALIZED (
         coalesce(our_written, their_written, 0) AS some_written,
         coalesce(gap_tokens, 0) AS gap,
         -- As long as the others, on the average.
-        coalesce(round(blank_requests * ratio(
-            our_prompt, our_requests - blank_requests - stored_requests)), 0)::BIGINT AS blank
+        coalesce(ratio(our_prompt, our_requests - blank_requests - stored_requests), 0)
+            AS mean_prompt,
+        round(coalesce(blank_requests, 0) * mean_prompt)::BIGINT AS blank,
+        -- A gateway's own table has them with the tokens they replay; a provider never saw them.
+        CASE WHEN reporter = provider THEN 0
+            ELSE round(coalesce(stored_requests, 0) * mean_prompt)::BIGINT
+        END AS replayed
     FROM days
     LEFT JOIN usage_gaps(getvariable('since'), getvariable('until'))
         USING (reporter, utc_day, provider, model)
@@ -93,10 +98,10 @@ hypotheses AS (
             ELSE kept_prompt + cached_sign * kept_cached + written_sign * kept_written
         END AS supposed,
         supposed - theirs AS residual,
-        round((pauses * gap + blanks * blank) * coalesce(ratio(supposed, ours), 1))::BIGINT
+        round((pauses * gap + blanks * blank + replays * replayed) * coalesce(ratio(supposed, ours), 1))::BIGINT
             AS estimated,
         CASE
-            WHEN pauses + blanks = 0 THEN abs(residual) <= tolerance
+            WHEN pauses + blanks + replays = 0 THEN abs(residual) <= tolerance
             -- An estimate may be half or double; beside another cause that would explain too much.
             WHEN causes = 0
                 THEN residual < -tolerance AND -residual BETWEEN 0.5 * estimated AND 2 * estimated
@@ -108,6 +113,7 @@ hypotheses AS (
     CROSS JOIN (VALUES (0), (1)) AS without_failed(failed)
     CROSS JOIN (VALUES (0), (1)) AS with_pauses(pauses)
     CROSS JOIN (VALUES (0), (1)) AS with_blanks(blanks)
+    CROSS JOIN (VALUES (0), (1)) AS with_replays(replays)
     CROSS JOIN (
         VALUES ('as counted', 0, 0), ('exclusive', 1, 1), ('exclusive', 1, 0),
             ('twice', -1, -1), ('twice', -1, 0), ('shifted', 0, 0)
@@ -117,10 +123,11 @@ hypotheses AS (
         AND (failed = 0 OR failed_prompt > 0)
         AND (pauses = 0 OR gap > 0)
         AND (blanks = 0 OR blank > 0)
+        AND (replays = 0 OR replayed > 0)
         AND (cached_sign = 0 OR some_cached > 0)
         AND (cached_sign = 0 OR written_sign <> 0 OR some_written > 0)
         AND (basis <> 'shifted'
-            OR (shift_hours IS NOT NULL AND repeats + failed + pauses + blanks = 0))
+            OR (shift_hours IS NOT NULL AND repeats + failed + pauses + blanks + replays = 0))
 ),
 
 -- The one with the fewest causes that makes the counts agree; an estimate weighs more than a count.
@@ -130,13 +137,14 @@ chosen AS (
         *,
         CASE
             WHEN explained
-                THEN causes + 1.5 * (pauses + blanks)
+                THEN causes + 1.5 * (pauses + blanks + replays)
                     + CASE WHEN basis = 'shifted' THEN 0.2 ELSE 0 END
             WHEN
                 basis = 'as counted' AND failed = 0
                 AND (repeats = 1) = (coalesce(repeat_prompt, 0) > tolerance)
                 AND (pauses = 1) = (gap > tolerance)
                 AND (blanks = 1) = (blank > tolerance)
+                AND (replays = 1) = (replayed > tolerance)
                 THEN 50
             ELSE 99
         END AS rank,
@@ -175,10 +183,10 @@ judged AS (
             OR (our_last < compared_until - INTERVAL 30 MINUTE
                 AND NOT coalesce(ends_as_usual, false))
         ) AS partly_ours,
-        explained AND causes + pauses + blanks = 0 AS prompt_agrees,
+        explained AND causes + pauses + blanks + replays = 0 AS prompt_agrees,
         -- Set right as the prompt tokens were; not where a part of our rows is not there. What
         -- prompt tokens may differ by, their parts may too: they are of the same calls.
-        nothing_to_compare IS NULL AND explained AND pauses + blanks = 0
+        nothing_to_compare IS NULL AND explained AND pauses + blanks + replays = 0
             AND basis <> 'shifted' AS parts_comparable,
         our_models IS DISTINCT FROM their_models
             AND our_models IS NOT NULL AND their_models IS NOT NULL AS named_differently,
@@ -299,8 +307,10 @@ named AS (
                     kept_written, their_written)} END,
             CASE WHEN nothing_to_compare IS NULL AND stored_requests > 0 THEN {
                 'name': 'response_cache_rows', 'says': format(
-                    '{:,} of our rows were answered by a response cache: they carry no tokens here'
-                    ' and none at the provider (a gateway may count them)', stored_requests)} END,
+                    '{:,} of our rows were answered by a response cache: without tokens here and at'
+                    ' the provider{}', stored_requests, CASE WHEN replays = 1 AND residual < 0
+                    THEN format(', in this table with about {:,} prompt tokens', replayed)
+                    ELSE '' END)} END,
             CASE WHEN named_differently THEN {
                 'name': 'model_names', 'says': format(
                     'compared by name without date: our {}, their {}', our_models, their_models

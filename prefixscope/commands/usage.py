@@ -68,10 +68,10 @@ def _facts(read: Read, kept: int) -> Iterator[tuple[str, str]]:
     yield "models", ", ".join(sorted({row.model for row in rows if row.model})) or "none named"
     told = [row for row in rows if row.cached_tokens is not None]
     reported, cached = sum(r.prompt_tokens for r in told), sum(r.cached_tokens or 0 for r in told)
-    written = sum(row.cache_write_tokens or 0 for row in rows)
+    written = [r.cache_write_tokens for r in rows if r.cache_write_tokens is not None]
     yield "prompt tokens", f"{sum(row.prompt_tokens for row in rows):,}"
     yield "cached tokens", f"{cached:,}" if told else "not reported"
-    yield "written tokens", f"{written:,}"
+    yield "written tokens", f"{sum(written):,}" if written else "not reported"
     # More cached than prompt tokens is no ratio; a note says so.
     ratio = cached / reported if reported and cached <= reported else None
     yield "token hit ratio", f"{percent(ratio)} (the provider's figure)"
