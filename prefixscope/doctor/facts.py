@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from exporter.sources.spend_logs_look import SpendLogFacts
+
 
 @dataclass(frozen=True)
 class TargetFacts:
@@ -156,7 +158,8 @@ class ReportFacts:
 class Facts:
     """Everything gathered. `exporter_error` says why a configured exporter or store was not
     asked; `list_errors` name lists of targets that could not be read. `sources` are Prometheus
-    read in place of pages: how many engines each has lately scraped, or why it does not answer."""
+    read in place of pages: how many engines each has lately scraped, or why it does not answer.
+    `spend_logs` are databases among the logs."""
 
     targets: tuple[TargetFacts, ...] = ()
     logs: tuple[LogFacts, ...] = ()
@@ -167,6 +170,7 @@ class Facts:
     exporter_error: str | None = None
     list_errors: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, int | str] = field(default_factory=dict)
+    spend_logs: tuple[SpendLogFacts, ...] = ()
 
     @property
     def engines(self) -> tuple[TargetFacts, ...]:

@@ -17,6 +17,7 @@ from prefixscope.doctor.asked import Asked, asked_joins, asked_logs, asked_targe
 from prefixscope.doctor.facts import Facts, LogFacts
 from prefixscope.doctor.look import Looking, look_at, merged
 from prefixscope.doctor.reports import asked_reports
+from prefixscope.doctor.spend_logs import looked as looked_spend_logs
 from prefixscope.recognise import engines_behind, page_url
 from prefixscope.settings import Settings, server_token
 
@@ -63,6 +64,7 @@ def from_settings(settings: Settings, how: Looking, since: datetime | None) -> F
         exporter_error=error,
         list_errors=dict(discovery.errors),
         sources=_sources(settings),
+        spend_logs=looked_spend_logs(settings.logs),
     )
 
 

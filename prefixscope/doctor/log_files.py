@@ -25,6 +25,8 @@ from exporter.sources.intake import Intake, choose_format, open_input
 from exporter.sources.names import Names
 from exporter.sources.objects import is_object_path
 from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.spend_logs import is_database_path
+from exporter.sources.spend_logs_intake import SpendLogReader
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from prefixscope.client import OpenStore
@@ -34,6 +36,8 @@ from prefixscope.doctor.facts import LogFacts
 # Of a longer file the end is read: what is written now tells whether a flag is on.
 SAMPLE_BYTES = 8 << 20
 _HEAD_BYTES = 1 << 18
+# Of a database as many of the newest rows.
+_SAMPLE_ROWS = 1000
 # What reading damaged packed data raises.
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
@@ -48,9 +52,9 @@ class Found:
 
 
 def find(settings: LogSettings) -> Found:
-    """Look where the exporter would, without reading anything. An object store is first asked
-    when it is read."""
-    if is_object_path(settings.path):
+    """Look where the exporter would, without reading anything. An object store or a database is
+    first asked when it is read."""
+    if is_object_path(settings.path) or is_database_path(settings.path):
         return Found(settings)
     pattern = Path(settings.path).expanduser().absolute()
     paths, problems = patterns.matching(pattern)
@@ -94,6 +98,8 @@ def _facts(found: Found, error: str | None, known: dict[str, LogFacts]) -> LogFa
         fix = "say its format under logs (see: prefixscope formats)"
         if is_object_path(path):
             fix = "correct path, rights, credentials or format; see docs/object-stores.md"
+        if is_database_path(path):
+            fix = "see docs/spend-logs.md"
         return LogFacts(source, path=path, error=error, fix=fix)
     if source not in known:
         return LogFacts(source, path=path, sampled=True)
@@ -104,6 +110,8 @@ def _take(store: Store, found: Found, names: Names) -> str | None:
     """Read the newest file of a log into the store; why it could not be read, if so."""
     if is_object_path(found.settings.path):
         return _take_objects(store, found.settings, names)
+    if is_database_path(found.settings.path):
+        return _take_database(store, found.settings, names)
     newest = max(found.paths, key=lambda path: path.stat().st_mtime_ns)
     settings = found.settings
     try:
@@ -141,6 +149,19 @@ def _take_objects(store: Store, settings: LogSettings, names: Names) -> str | No
         return str(error)
     messages = reader.problems.messages()
     return "; ".join(messages) if messages and not summary.accepted else None
+
+
+def _take_database(store: Store, settings: LogSettings, names: Names) -> str | None:
+    """The same for the newest rows of a database."""
+    try:
+        SpendLogReader(
+            store, settings.path, source=settings.source, format=settings.format,
+            defaults=dict(settings.defaults), names=names.get(settings.source),
+            settings=settings.postgres,
+        ).sample(_SAMPLE_ROWS)  # fmt: skip
+    except PrefixscopeError as error:
+        return str(error)
+    return None
 
 
 def _sample(file: BinaryIO) -> tuple[bytes, bytes]:

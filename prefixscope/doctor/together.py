@@ -7,6 +7,7 @@ from prefixscope.doctor.facts import Facts, LogFacts, TargetFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.doctor.logs import MANY_ROWS, check_log
 from prefixscope.doctor.reports import check_reports
+from prefixscope.doctor.spend_logs import check_spend_logs
 from prefixscope.doctor.targets import check_target
 from prefixscope.doctor.usage import check_usage
 
@@ -33,6 +34,7 @@ def examine(facts: Facts) -> list[Finding]:
         *_wiring(facts),
         *(finding for target in facts.targets for finding in check_target(target)),
         *(finding for log in facts.logs for finding in check_log(log)),
+        *check_spend_logs(facts.spend_logs, facts.logs),
         *check_usage(facts),
         *_routers(facts),
         *_joins(facts),
