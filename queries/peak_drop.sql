@@ -1,0 +1,347 @@
+/*
+name: peak_drop
+question: Did the hit ratio drop beyond what its hours and its load explain, and by what cause?
+grain: one row per window, model (and value of `by`); the last window first
+params:
+  by: {type: VARCHAR, default: null, one_of: [model, route, template, tenant], meaning: "One row more per value; one per model if not set."}
+  since: {type: TIMESTAMP, default: null, meaning: "Judge every window from here on; the last one only if not set."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the last window, exclusive; after the newest request if not set."}
+  window_seconds: {type: BIGINT, default: 3600, meaning: "Length of a window."}
+  zone: {type: VARCHAR, default: UTC, meaning: "Time zone whose hours of the week are compared, like Europe/Berlin."}
+  min_tokens: {type: BIGINT, default: 20000, meaning: "Windows and weeks with fewer reported prompt tokens are not judged."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  route: {type: VARCHAR, default: null, meaning: "Only this route."}
+  template: {type: VARCHAR, default: null, meaning: "Only this template."}
+  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+columns:
+  ts: {type: TIMESTAMP, unit: time, meaning: "Start of the window."}
+  model: {type: VARCHAR, unit: name, meaning: "The model, '' if not given."}
+  value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given or without by."}
+  basis: {type: VARCHAR, unit: name, meaning: "log: from request rows."}
+  reported_prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens with a known cached count."}
+  token_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "Cached / reported prompt tokens in the window."}
+  coverage_ratio: {type: DOUBLE, unit: ratio, meaning: "Reported / eligible prompt tokens."}
+  expected_ratio: {type: DOUBLE, unit: ratio, meaning: "Median of the same local hours of the last four weeks, or what is usual at this load where that is lower; only the latter without a week of history."}
+  expected_low_ratio: {type: DOUBLE, unit: ratio, meaning: "expected_ratio less three times what ratios of so much traffic stray by chance."}
+  expected_high_ratio: {type: DOUBLE, unit: ratio, meaning: "expected_ratio plus the same."}
+  history_weeks: {type: BIGINT, unit: count, meaning: "Of the last four weeks, those with enough traffic in these hours."}
+  method: {type: VARCHAR, unit: name, meaning: "same hours, equal pressure (no week of history yet), or none (nothing to compare with)."}
+  pressure_ratio: {type: DOUBLE, unit: ratio, meaning: "Mean KV usage of the model's replicas in the window."}
+  usual_pressure_ratio: {type: DOUBLE, unit: ratio, meaning: "Median of the same in the weeks before."}
+  load_part_ratio: {type: DOUBLE, unit: ratio, meaning: "What load explains: usual ratio of these hours less the ratio at this load (median of earlier hours of like KV usage and traffic, else by their slope), at least 0."}
+  drop_ratio: {type: DOUBLE, unit: ratio, meaning: "expected_ratio - token_hit_ratio: what hours and load do not explain. Negative = above."}
+  is_drop: {type: BOOLEAN, unit: flag, meaning: "Beyond chance: 5 points and 3.5 deviations, or 4 points and 2 deviations where a cause is in evidence; or coverage fell by 20 points. NULL without method."}
+  class: {type: VARCHAR, unit: name, meaning: "Kind of the drop; 'memory pressure as expected' where load explains it and it is none."}
+  evidence: {type: VARCHAR, unit: text, meaning: "The figures behind the class."}
+  contributor: {type: VARCHAR, unit: name, meaning: "Template (and version) that lost most by a lower ratio of its own."}
+  contributor_share_ratio: {type: DOUBLE, unit: ratio, meaning: "Its loss / losses of all templates by lower ratios of their own."}
+  hurts: {type: BOOLEAN, unit: flag, meaning: "TTFT p90 a quarter above its usual one in these hours, or computed tokens within a tenth of the highest hour in four weeks. NULL without either."}
+  severity: {type: VARCHAR, unit: name, meaning: "page: a drop of known history that hurts, telemetry faults apart; ticket: any other drop."}
+*/
+WITH requests_seen AS MATERIALIZED (
+    FROM drop_requests(
+        getvariable('by'), getvariable('since'), getvariable('until'),
+        coalesce(getvariable('window_seconds'), 3600), coalesce(getvariable('zone'), 'UTC'),
+        getvariable('model'), getvariable('route'), getvariable('template'), getvariable('tenant')
+    )
+),
+
+windows AS (
+    FROM drop_windows(
+        getvariable('since'), getvariable('until'),
+        coalesce(getvariable('window_seconds'), 3600), coalesce(getvariable('zone'), 'UTC')
+    )
+),
+
+-- One row per window, week, model and value.
+facts AS (
+    SELECT
+        place, week, model, value,
+        total(eligible_tokens) AS eligible_tokens,
+        total(reported_tokens) AS reported_tokens,
+        total(cached_tokens) AS cached_tokens,
+        ratio(total(cached_tokens), total(reported_tokens)) AS hit_ratio,
+        ratio(total(reported_tokens), total(eligible_tokens)) AS coverage_ratio,
+        quantile_cont(ttft_seconds, 0.9) AS ttft_seconds,
+        ratio(count(*) FILTER (moved), count(*) FILTER (moved IS NOT NULL)) AS moved_ratio,
+        ratio(count(DISTINCT scope), count(DISTINCT session)) AS scopes_per_session,
+        mode(model_fingerprint) AS fingerprint
+    FROM requests_seen
+    GROUP BY ALL
+),
+
+pages AS (
+    FROM drop_pages(
+        getvariable('since'), getvariable('until'),
+        coalesce(getvariable('window_seconds'), 3600), coalesce(getvariable('zone'), 'UTC'), getvariable('model')
+    )
+),
+
+-- What is usual: the weeks with enough traffic.
+usual AS (
+    SELECT
+        place, model, value,
+        count(*) AS history_weeks,
+        median(hit_ratio) AS hit_ratio,
+        avg(reported_tokens) AS reported_tokens,
+        median(coverage_ratio) AS coverage_ratio,
+        median(ttft_seconds) AS ttft_seconds,
+        median(usage_ratio) AS usage_ratio,
+        coalesce(median(moved_ratio), 0) AS moved_ratio,
+        coalesce(median(scopes_per_session), 0) AS scopes_per_session,
+        coalesce(median(resets), 0) AS resets,
+        median(replicas) AS replicas,
+        list(DISTINCT fingerprint) AS fingerprints
+    FROM facts
+    LEFT JOIN pages USING (place, week, model)
+    WHERE week > 0 AND reported_tokens >= coalesce(getvariable('min_tokens'), 20000)
+    GROUP BY ALL
+),
+
+-- Templates: how much of the drop is each one's own, and how much the mix.
+template_facts AS (
+    SELECT
+        place, week, model, value, template,
+        total(reported_tokens) AS reported_tokens,
+        ratio(total(cached_tokens), total(reported_tokens)) AS hit_ratio,
+        mode(template_version) AS version
+    FROM requests_seen
+    GROUP BY ALL
+),
+
+template_usual AS (
+    SELECT
+        place, model, value, template,
+        median(template_facts.hit_ratio) AS hit_ratio,
+        sum(template_facts.reported_tokens) / max(history_weeks) AS reported_tokens,
+        list(DISTINCT version) AS versions
+    FROM template_facts
+    JOIN usual USING (place, model, value)
+    WHERE week > 0
+    GROUP BY ALL
+),
+
+parts AS (
+    SELECT
+        place, model, value, template, version,
+        -- Tokens lost by its own ratio, and by its share of the traffic.
+        (coalesce(before.hit_ratio, usual.hit_ratio) - now.hit_ratio) * now.reported_tokens
+            AS own_tokens,
+        ratio(now.hit_ratio, before.hit_ratio) AS kept_ratio,
+        (usual.hit_ratio - coalesce(before.hit_ratio, usual.hit_ratio))
+        * (now.reported_tokens - coalesce(before.reported_tokens, 0) / usual.reported_tokens
+            * facts.reported_tokens) AS mix_tokens,
+        version IS NOT NULL AND NOT list_contains(before.versions, version) AS is_new_version
+    FROM template_facts AS now
+    JOIN facts USING (place, week, model, value)
+    JOIN usual USING (place, model, value)
+    LEFT JOIN template_usual AS before USING (place, model, value, template)
+    WHERE week = 0 AND now.reported_tokens > 0
+),
+
+contributors AS (
+    SELECT
+        place, model, value,
+        sum(greatest(own_tokens, 0)) AS all_own_tokens,
+        sum(mix_tokens) AS mix_tokens,
+        max(own_tokens) AS own_tokens,
+        arg_max(template, own_tokens) AS template,
+        arg_max(version, own_tokens) AS version,
+        arg_max(is_new_version, own_tokens) AS is_new_version,
+        arg_max(kept_ratio, own_tokens) AS kept_ratio
+    FROM parts
+    GROUP BY ALL
+),
+
+hours AS MATERIALIZED (FROM drop_hours() WHERE reported_tokens >= coalesce(getvariable('min_tokens'), 20000)),
+
+-- Earlier hours beside each window: those of like load, and all.
+beside AS (
+    SELECT
+        facts.place, facts.model, facts.value, hours.* EXCLUDE (model),
+        coalesce(abs(hours.usage_ratio - pages.usage_ratio) <= 0.05, true)
+        AND hours.reported_tokens * coalesce(getvariable('window_seconds'), 3600) / 3600
+            BETWEEN facts.reported_tokens / 1.4 AND facts.reported_tokens * 1.4 AS alike
+    FROM facts
+    JOIN windows USING (place, week)
+    LEFT JOIN pages USING (place, week, model)
+    JOIN hours ON hours.model = facts.model
+        AND hours.hour >= begins - INTERVAL 28 DAY AND hours.hour < begins - INTERVAL 59 MINUTE
+    WHERE week = 0
+),
+
+history AS (
+    SELECT
+        place, model, value,
+        count(*) FILTER (alike) AS hours_alike,
+        median(hit_ratio) FILTER (alike) AS alike_ratio,
+        (
+            quantile_cont(hit_ratio, 0.84) FILTER (alike)
+            - quantile_cont(hit_ratio, 0.16) FILTER (alike)
+        ) / 2 AS alike_spread_ratio,
+        least(regr_slope(hit_ratio, usage_ratio), 0) AS slope,
+        median(stray) AS stray,
+        max(computed_tokens) AS most_computed_tokens
+    FROM beside
+    GROUP BY ALL
+),
+
+compared AS (
+    SELECT
+        facts.*, windows.begins,
+        usual.hit_ratio AS usual_ratio,
+        coalesce(usual.history_weeks, 0) AS history_weeks,
+        usual.ttft_seconds AS usual_ttft_seconds,
+        usual.coverage_ratio AS usual_coverage_ratio,
+        usual.moved_ratio AS usual_moved_ratio,
+        usual.scopes_per_session AS usual_scopes,
+        usual.usage_ratio AS usual_usage_ratio, pages.usage_ratio,
+        pages.resets, usual.resets AS usual_resets, pages.replicas, usual.replicas AS usual_replicas,
+        fingerprint IS NOT NULL AND NOT list_contains(usual.fingerprints, fingerprint)
+            AS is_new_model,
+        contributors.* EXCLUDE (place, model, value),
+        coalesce(hours_alike, 0) >= 12 AS load_is_known,
+        CASE
+            WHEN load_is_known THEN alike_ratio
+            ELSE usual.hit_ratio + slope * (pages.usage_ratio - usual.usage_ratio)
+        END AS at_load_ratio,
+        -- 2.198 x the median of a squared normal deviate is its variance.
+        sqrt(2.198 * stray * (
+            1 / facts.reported_tokens
+            + coalesce(1 / (usual.history_weeks * usual.reported_tokens), 0)
+        )) AS chance_ratio,
+        -- A load never seen may do more than its slope says.
+        CASE
+            WHEN load_is_known THEN greatest(alike_spread_ratio, chance_ratio)
+            ELSE 2 * chance_ratio
+        END AS noise_ratio,
+        most_computed_tokens * coalesce(getvariable('window_seconds'), 3600) / 3600 AS most_computed_tokens
+    FROM facts
+    JOIN windows USING (place, week)
+    LEFT JOIN usual USING (place, model, value)
+    LEFT JOIN pages USING (place, week, model)
+    LEFT JOIN contributors USING (place, model, value)
+    LEFT JOIN history USING (place, model, value)
+    WHERE week = 0
+),
+
+expected AS (
+    SELECT
+        *,
+        least(usual_ratio, at_load_ratio) AS expected_ratio,
+        CASE
+            WHEN usual_ratio IS NOT NULL THEN 'same hours'
+            WHEN load_is_known THEN 'equal pressure'
+            ELSE 'none'
+        END AS method,
+        expected_ratio - hit_ratio AS drop_ratio,
+        CASE WHEN usual_ratio > at_load_ratio THEN usual_ratio - at_load_ratio ELSE 0 END
+            AS load_part_ratio,
+        (
+            ttft_seconds > 1.25 * usual_ttft_seconds
+            OR reported_tokens - cached_tokens > 0.9 * most_computed_tokens
+        ) AS hurts
+    FROM compared
+),
+
+-- Causes in evidence, by the figures named in `evidence` below.
+causes AS (
+    SELECT
+        *,
+        coalesce(
+            coverage_ratio < usual_coverage_ratio - 0.2 OR replicas < usual_replicas, false
+        ) AS telemetry_failed,
+        CASE
+            WHEN telemetry_failed THEN 'telemetry'
+            WHEN hit_ratio < 0.25 * expected_ratio AND NOT is_new_model THEN 'reuse stopped'
+            WHEN is_new_model THEN 'deploy'
+            WHEN scopes_per_session >= 0.5 AND scopes_per_session > 2 * usual_scopes THEN 'isolation'
+            WHEN moved_ratio >= usual_moved_ratio + 0.15 THEN 'routing spread'
+            WHEN resets > usual_resets THEN 'reset'
+            WHEN kept_ratio < 0.6 AND is_new_version THEN 'template version or layout'
+            WHEN usage_ratio >= usual_usage_ratio + 0.3 THEN 'memory pressure beyond expected'
+        END AS cause,
+        -- Where a drop came from, which is no evidence that there is one.
+        CASE
+            WHEN mix_tokens >= 0.4 * (usual_ratio - hit_ratio) * reported_tokens THEN 'traffic mix'
+            WHEN kept_ratio < 0.6 AND own_tokens >= 0.6 * all_own_tokens
+                THEN 'template version or layout'
+            ELSE 'no cause found'
+        END AS shape
+    FROM expected
+),
+
+judged AS (
+    SELECT
+        *,
+        CASE
+            WHEN method = 'none' OR reported_tokens < coalesce(getvariable('min_tokens'), 20000) THEN NULL
+            ELSE
+                telemetry_failed
+                OR (drop_ratio >= 0.05 AND drop_ratio >= 3.5 * noise_ratio)
+                OR (cause IS NOT NULL AND drop_ratio >= 0.04 AND drop_ratio >= 2 * noise_ratio)
+        END AS is_drop,
+        CASE
+            WHEN is_drop THEN coalesce(cause, shape)
+            WHEN load_part_ratio >= 0.05 AND usual_ratio - hit_ratio >= 0.05
+                THEN 'memory pressure as expected'
+        END AS class
+    FROM causes
+)
+
+SELECT
+    begins AS ts, model, value, 'log' AS basis,
+    reported_tokens AS reported_prompt_tokens,
+    hit_ratio AS token_hit_ratio,
+    coverage_ratio,
+    expected_ratio,
+    greatest(expected_ratio - 3 * noise_ratio, 0) AS expected_low_ratio,
+    least(expected_ratio + 3 * noise_ratio, 1) AS expected_high_ratio,
+    history_weeks, method,
+    usage_ratio AS pressure_ratio,
+    usual_usage_ratio AS usual_pressure_ratio,
+    load_part_ratio, drop_ratio, is_drop, class,
+    CASE class
+        WHEN 'telemetry' THEN concat_ws(
+            ', ',
+            'coverage ' || percent_text(coverage_ratio) || ', usually '
+            || percent_text(usual_coverage_ratio),
+            CASE
+                WHEN replicas < usual_replicas
+                    THEN format('{} replicas were read, usually {}', replicas, usual_replicas::BIGINT)
+            END
+        )
+        WHEN 'reuse stopped' THEN
+            percent_text(hit_ratio) || ' where ' || percent_text(expected_ratio) || ' is expected'
+        WHEN 'deploy' THEN 'another model fingerprint than in the weeks before'
+        WHEN 'isolation' THEN format(
+            '{:.2f} scopes a session, usually {:.2f}', scopes_per_session, usual_scopes
+        )
+        WHEN 'routing spread' THEN
+            percent_text(moved_ratio) || ' of later turns on another replica than the one before,'
+            || ' usually ' || percent_text(usual_moved_ratio)
+        WHEN 'reset' THEN
+            format('{} resets, usually {}', resets, usual_resets::BIGINT)
+        WHEN 'template version or layout' THEN
+            'template ' || template || coalesce(' ' || version, '') || ' keeps '
+            || percent_text(kept_ratio) || ' of its usual ratio'
+        WHEN 'traffic mix' THEN
+            percent_text(ratio(mix_tokens, (usual_ratio - hit_ratio) * reported_tokens))
+            || ' of the fall is another mix of templates'
+        ELSE
+            CASE
+                WHEN class LIKE 'memory%' THEN
+                    'KV usage ' || percent_text(usage_ratio) || ', usually '
+                    || percent_text(usual_usage_ratio)
+            END
+    END AS evidence,
+    CASE WHEN own_tokens > 0 THEN concat_ws(' ', nullif(template, ''), version) END AS contributor,
+    CASE WHEN own_tokens > 0 THEN own_tokens / all_own_tokens END AS contributor_share_ratio,
+    hurts,
+    CASE
+        WHEN NOT is_drop THEN NULL
+        WHEN hurts AND class <> 'telemetry' AND history_weeks > 0 THEN 'page'
+        ELSE 'ticket'
+    END AS severity
+FROM judged
+ORDER BY place, model, value;

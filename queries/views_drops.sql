@@ -1,0 +1,141 @@
+-- What the questions about drops share: windows and the same hours of the weeks before, what
+-- happened in each, and how ratios have moved with load and by chance. A "window" is named by its
+-- `place`, 0 = the last one; `week` 0 is the window itself, 1 to 4 the same local hours before it.
+
+CREATE OR REPLACE MACRO local_time(moment, zone) AS timezone(zone, moment AT TIME ZONE 'UTC');
+CREATE OR REPLACE MACRO utc_time(local_moment, zone) AS
+    timezone('UTC', local_moment AT TIME ZONE zone);
+
+-- Windows are laid backwards from the end, the newest request where none is given. Weeks are stepped
+-- in local time, so that the same hours are compared when the clocks change.
+CREATE OR REPLACE MACRO drop_windows(since_border, until_border, window_seconds, zone) AS TABLE
+WITH last AS (
+    SELECT coalesce(
+        until_border::TIMESTAMP, (SELECT max(ts) + INTERVAL 1 MICROSECOND FROM requests)
+    ) AS moment
+),
+
+places AS (
+    SELECT
+        moment,
+        unnest(range(greatest(
+            1,
+            ceil(epoch(moment - coalesce(since_border::TIMESTAMP, moment)) / window_seconds)
+        )::BIGINT)) AS place
+    FROM last
+    WHERE moment IS NOT NULL
+)
+
+SELECT
+    place, week,
+    utc_time(
+        local_time(moment - to_seconds(place * window_seconds), zone)
+        - to_days((7 * week)::INTEGER),
+        zone
+    ) AS ends,
+    ends - to_seconds(window_seconds) AS begins
+FROM places, range(5) AS weeks (week);
+
+-- From where to where the windows of one week reach: few rows, to keep the joins with windows small.
+CREATE OR REPLACE MACRO drop_spans(since_border, until_border, window_seconds, zone) AS TABLE
+SELECT week, min(begins) AS first_begin, max(ends) AS last_end
+FROM drop_windows(since_border, until_border, window_seconds, zone)
+GROUP BY week;
+
+-- Requests of the windows and of their weeks. `moved`: the session's request before it, within the
+-- window, was served by another replica.
+CREATE OR REPLACE MACRO drop_requests(
+    dimension, since_border, until_border, window_seconds, zone,
+    wanted_model, wanted_route, wanted_template, wanted_tenant
+) AS TABLE
+SELECT
+    place, windows.week,
+    coalesce(model, '') AS model,
+    CASE
+        WHEN dimension IS NULL THEN ''
+        WHEN dimension = 'model' THEN coalesce(model, '')
+        WHEN dimension = 'route' THEN coalesce(route, '')
+        WHEN dimension = 'template' THEN coalesce(template, '')
+        WHEN dimension = 'tenant' THEN coalesce(tenant, '')
+        ELSE error('unknown dimension ' || dimension)
+    END AS value,
+    coalesce(template, '') AS template, template_version, session, scope,
+    model_fingerprint, turn = 1 AS is_first_turn,
+    replica <> lag(replica) OVER (
+        PARTITION BY place, windows.week, model, session ORDER BY ts, position
+    ) AS moved,
+    CASE WHEN ineligible_reason IS NULL THEN prompt_tokens END AS eligible_tokens,
+    CASE
+        WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason) THEN prompt_tokens
+    END AS reported_tokens,
+    CASE WHEN reported_tokens IS NOT NULL THEN cached_tokens END AS cached_tokens,
+    ttft_seconds
+FROM requests
+JOIN drop_spans(since_border, until_border, window_seconds, zone) AS spans
+    ON ts >= first_begin AND ts < last_end
+ASOF JOIN drop_windows(since_border, until_border, window_seconds, zone) AS windows
+    ON windows.week = spans.week AND ts >= windows.begins
+WHERE
+    ts < windows.ends
+    AND replica_role IS DISTINCT FROM 'decode'
+    AND matches(coalesce(model, ''), wanted_model)
+    AND matches(coalesce(route, ''), wanted_route)
+    AND matches(coalesce(template, ''), wanted_template)
+    AND matches(coalesce(tenant, ''), wanted_tenant);
+
+-- What engines' pages said in the same windows and weeks, by model.
+CREATE OR REPLACE MACRO drop_pages(
+    since_border, until_border, window_seconds, zone, wanted_model
+) AS TABLE
+SELECT
+    place, windows.week, coalesce(model, '') AS model,
+    avg(kv_usage_ratio) AS usage_ratio,
+    count(*) FILTER (reset) AS resets,
+    count(DISTINCT replica) AS replicas
+FROM engine_own
+JOIN drop_spans(since_border, until_border, window_seconds, zone) AS spans
+    ON ts > first_begin AND ts <= last_end
+ASOF JOIN drop_windows(since_border, until_border, window_seconds, zone) AS windows
+    ON windows.week = spans.week AND ts > windows.begins
+WHERE
+    ts <= windows.ends
+    AND role <> 'decode'
+    AND matches(coalesce(model, ''), wanted_model)
+GROUP BY ALL;
+
+-- By hour of the last weeks and model: the ratio, KV usage, and how far a ratio of so much traffic
+-- strays by chance from the one a week earlier (`stray`: squared difference x harmonic tokens).
+CREATE OR REPLACE MACRO drop_hours() AS TABLE
+WITH logged AS (
+    SELECT
+        date_trunc('hour', minute) AS hour, coalesce(model, '') AS model,
+        total(reported_prompt_tokens) AS reported_tokens,
+        total(cached_tokens) AS cached_tokens
+    FROM minute_rollup
+    GROUP BY ALL
+),
+
+used AS (
+    SELECT
+        date_trunc('hour', ts) AS hour, coalesce(model, '') AS model,
+        avg(kv_usage_ratio) AS usage_ratio
+    FROM engine_own
+    WHERE role <> 'decode'
+    GROUP BY ALL
+)
+
+SELECT
+    logged.hour, logged.model, logged.reported_tokens, used.usage_ratio,
+    ratio(logged.cached_tokens, logged.reported_tokens) AS hit_ratio,
+    logged.reported_tokens - logged.cached_tokens AS computed_tokens,
+    pow(hit_ratio - ratio(before.cached_tokens, before.reported_tokens), 2)
+    / (1 / logged.reported_tokens + 1 / before.reported_tokens) AS stray
+FROM logged
+LEFT JOIN used ON used.hour = logged.hour AND used.model = logged.model
+LEFT JOIN logged AS before
+    ON before.hour = logged.hour - INTERVAL 7 DAY AND before.model = logged.model
+    AND before.reported_tokens > 0
+WHERE logged.reported_tokens > 0;
+
+-- A ratio in words.
+CREATE OR REPLACE MACRO percent_text(share) AS format('{:.0f} %', 100 * share);
