@@ -116,6 +116,8 @@ class ToldTracker:
         self.replayed: dict[StreamName, list[bytes]] = {}
         self.gave_up: list[tuple[StreamName, str]] = []
         self.lost_reasons: list[tuple[StreamName, str]] = []
+        # Why the state of the process heard now may be wrong.
+        self.doubts: dict[StreamName, list[str]] = {}
         self.restarts: list[StreamName] = []
         self.is_connected: dict[StreamName, bool] = {}
         self.faults: list[StreamName] = []
@@ -143,6 +145,7 @@ class ToldTracker:
     def give_up(self, stream: StreamName, reason: str) -> None:
         with self._lock:
             self.gave_up.append((stream, reason))
+            self.doubts.setdefault(stream, []).append(reason)
             self._orders.setdefault(stream, Order()).give_up()
 
     def restarted(self, stream: StreamName, heard_at: datetime) -> None:
@@ -162,6 +165,7 @@ class ToldTracker:
     def lost(self, stream: StreamName, reason: str) -> None:
         with self._lock:
             self.lost_reasons.append((stream, reason))
+            self.doubts.setdefault(stream, []).append(reason)
 
     def of(self, replica: str) -> list[bytes]:
         """What is applied of the streams of a replica, ranks one after the other."""
@@ -174,6 +178,7 @@ class ToldTracker:
     def _began_anew(self, stream: StreamName) -> None:
         self.restarts.append(stream)
         self.applied[stream] = []
+        self.doubts[stream] = []
 
 
 @contextmanager

@@ -31,6 +31,10 @@ NO_REPLAY = (
     "batches were lost and no replay is configured: start the engine with replay_endpoint in its "
     "--kv-events-config, and set replay_endpoint under events"
 )
+NOT_PROVEN = (
+    "the connection was lost, and the replay does not have the batch heard before: the engine may "
+    "have been restarted meanwhile"
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ class EventTracker(Protocol):
 
     def give_up(self, stream: StreamName, reason: str) -> None:
         """They cannot be had."""
+
+    def lost(self, stream: StreamName, reason: str) -> None:
+        """Something may be missing that no number shows."""
 
     def restarted(self, stream: StreamName, heard_at: datetime) -> None:
         """The publisher began anew."""
@@ -116,8 +123,8 @@ class Pile:
 
 @dataclass
 class _Replay:
-    """One replay under way. `next` is the batch to be heard next; `checks`: the first one was
-    heard before, and proves that the publisher is the same. `ahead` came before its turn."""
+    """One replay under way. `next` is the batch to be heard next; `checks`: it was heard before,
+    and will prove that the publisher is the same. `ahead` came before its turn."""
 
     next: int
     checks: bool
@@ -128,12 +135,21 @@ class _Replay:
     answered: bool = False
     advanced: bool = False
 
-    def hold(self, batch: Batch) -> bool:
-        """Keep what came before its turn; False where there is no room for more."""
+    def hold(self, batch: Batch) -> None:
+        """Keep what came before its turn."""
         if batch.sequence not in self.ahead:
             self.ahead[batch.sequence] = batch
             self.ahead_bytes += len(batch.payload)
-        return len(self.ahead) < MAX_AHEAD_BATCHES and self.ahead_bytes < MAX_AHEAD_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more can be kept."""
+        return len(self.ahead) >= MAX_AHEAD_BATCHES or self.ahead_bytes >= MAX_AHEAD_BYTES
+
+    def forget(self) -> None:
+        """What came before its turn is of a publisher that is gone."""
+        self.ahead.clear()
+        self.ahead_bytes = 0
 
     def release(self, sequence: int) -> Batch | None:
         """One of those kept; None where it did not come."""
@@ -159,8 +175,6 @@ class Follower:
         self._newest: int | None = None
         self._replay: _Replay | None = None
         self._waiting = Pile()
-        # How many of those waiting came before the connection was lost.
-        self._stale = 0
         self._crowded = False
 
     @property
@@ -177,9 +191,14 @@ class Follower:
             return
         if not is_connected:
             self._replays.end()
-            self._replay, self._stale = None, len(self._waiting)
+            self._replay = None
             return
-        self._begin(0 if self._newest is None else self._newest, now, self._newest is not None)
+        replay = self._begin(self._newest or 0, now, checks=self._newest is not None)
+        # What waited when the connection broke is as good as a reply, if the publisher is the same.
+        while self._waiting:
+            batch, _ = self._waiting.take()
+            if replay.checks and batch.sequence > replay.next and not replay.is_full:
+                replay.hold(batch)
 
     def live(self, batch: Batch, now: Moment) -> None:
         """A batch as it was published."""
@@ -203,7 +222,9 @@ class Follower:
         replay.answered = True
         if batch.sequence == replay.next:
             self._take(batch, replay, now)
-        elif not replay.hold(batch):
+            return
+        replay.hold(batch)
+        if replay.is_full:
             self._go_on(replay, now)
 
     def replay_ended(self, now: Moment) -> None:
@@ -214,7 +235,7 @@ class Follower:
         first = self._waiting.first
         if replay.checks and not replay.answered and (first is None or first < replay.next):
             self._tracker.restarted(self.stream, now.at)
-            self._forget_the_past()
+            self._newest = None
             self._finish(None, now)
         elif replay.ahead or (first is not None and first > replay.next):
             self._go_on(replay, now)
@@ -237,13 +258,12 @@ class Follower:
 
     # ---------------------------------------------------------------- replays
 
-    def _begin(self, start: int, now: Moment, checks: bool = False) -> None:
+    def _begin(self, start: int, now: Moment, *, checks: bool = False) -> _Replay:
         assert self._replays is not None
-        seconds = now.seconds
-        self._replay = _Replay(
-            start, checks, seconds + self._replay_seconds, seconds + QUIET_SECONDS
-        )
+        deadline, quiet_until = now.seconds + self._replay_seconds, now.seconds + QUIET_SECONDS
+        self._replay = _Replay(start, checks, deadline, quiet_until)
         self._replays.ask(start)
+        return self._replay
 
     def _ask_again(self, replay: _Replay, now: Moment) -> None:
         assert self._replays is not None
@@ -261,6 +281,7 @@ class Follower:
         if not replay.ahead:
             self._settle(reason, now)
             return
+        self._doubt_who_it_is(replay)
         replay.next = min(replay.ahead)
         batch = replay.release(replay.next)
         assert batch is not None
@@ -277,7 +298,7 @@ class Follower:
                 # Of another process than the one heard before: all of its past is wanted.
                 self._begin(0, now)
                 return
-            replay.next, replay.advanced = reply.sequence + 1, True
+            replay.next, replay.advanced, replay.checks = reply.sequence + 1, True, False
             reply = replay.release(replay.next)
         first = self._waiting.first
         if first is not None and first <= replay.next:
@@ -295,10 +316,16 @@ class Follower:
     def _settle(self, reason: str, now: Moment) -> None:
         """Go on with what there is; what is missing stays missing for that reason."""
         replay = self._replay
-        for sequence in sorted(replay.ahead if replay else ()):
-            assert replay is not None
+        assert replay is not None
+        self._doubt_who_it_is(replay)
+        for sequence in sorted(replay.ahead):
             self._hear_despite(replay.ahead[sequence], now.at, reason, replayed=True)
         self._finish(reason, now)
+
+    def _doubt_who_it_is(self, replay: _Replay) -> None:
+        """Without the batch heard last nothing tells whether the publisher is still the same."""
+        if replay.checks:
+            self._tracker.lost(self.stream, NOT_PROVEN)
 
     def _finish(self, reason: str | None, now: Moment) -> None:
         """End the replay and hear what has come live meanwhile.
@@ -307,7 +334,7 @@ class Follower:
         """
         assert self._replays is not None
         self._replays.end()
-        self._replay, self._stale, self._crowded = None, 0, False
+        self._replay, self._crowded = None, False
         while self._waiting and self._replay is None:
             batch, at = self._waiting.take()
             if reason is not None:
@@ -340,15 +367,10 @@ class Follower:
         heard = self._tracker.hear(self.stream, batch.sequence, batch.payload, at, replayed)
         if heard is Heard.RESTARTED:
             logger.info("%s: the publisher of events was restarted", self.stream.replica)
-            self._forget_the_past()
+            self._newest = None
+            if self._replay is not None:
+                self._replay.forget()
         waits = heard in (Heard.GAP, Heard.RESTARTED) and bool(self._tracker.missing(self.stream))
         if not waits and heard is not Heard.REPEATED:
             self._newest = batch.sequence
         return waits
-
-    def _forget_the_past(self) -> None:
-        """What waits from before the connection was lost is of a publisher that is gone."""
-        self._newest = None
-        for _ in range(self._stale):
-            self._waiting.take()
-        self._stale = 0

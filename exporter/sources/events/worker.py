@@ -52,9 +52,6 @@ class WorkerTracker(EventTracker, Protocol):
     def malformed(self, stream: StreamName) -> None:
         """A message was no batch of events."""
 
-    def lost(self, stream: StreamName, reason: str) -> None:
-        """Something may be missing that no number shows."""
-
 
 @dataclass
 class _Heard:
