@@ -1,8 +1,9 @@
-"""Blocks lost of late: when, and under which name, to see which are wanted again."""
+"""Blocks lost of late: when, and under which name, to see which are wanted again or moved."""
 
 import numpy as np
 
 from exporter.blocks.ages import Seconds
+from exporter.blocks.columns import Slots
 from exporter.blocks.table import HashTable, Keys
 
 _SMALLEST_GENERATION = 65_536
@@ -15,15 +16,23 @@ class _Generation:
         self.table = HashTable()
         self.times = np.zeros(64)
         self.names = np.zeros(64, np.uint64)
+        self.depths = np.zeros(64, np.int32)
         self.count = 0
 
-    def append(self, hashes: Keys, times: Seconds, names: Keys) -> None:
+    @property
+    def bytes(self) -> int:
+        columns = (self.times, self.names, self.depths)
+        return self.table.bytes + sum(column.nbytes for column in columns)
+
+    def append(self, hashes: Keys, times: Seconds, names: Keys, depths: Slots) -> None:
         end = self.count + len(hashes)
         if end > len(self.times):
             self.times = np.resize(self.times, 2 * end)
             self.names = np.resize(self.names, 2 * end)
+            self.depths = np.resize(self.depths, 2 * end)
         self.times[self.count : end] = times
         self.names[self.count : end] = names
+        self.depths[self.count : end] = depths
         self.table.insert(hashes, np.arange(self.count, end, dtype=np.int32))
         self.count = end
 
@@ -40,18 +49,17 @@ class Lost:
 
     @property
     def bytes(self) -> int:
-        return sum(
-            each.table.bytes + each.times.nbytes + each.names.nbytes
-            for each in (self._young, self._old)
-        )
+        return self._young.bytes + self._old.bytes
 
-    def add(self, hashes: Keys, times: Seconds, names: Keys, resident_blocks: int) -> None:
+    def add(
+        self, hashes: Keys, times: Seconds, names: Keys, depths: Slots, resident_blocks: int
+    ) -> None:
         """Remember blocks, each once in the call; an eighth of what is resident at most twice."""
         self.take(hashes)
         limit = max(_SMALLEST_GENERATION, resident_blocks // 8)
         if self._young.count and self._young.count + len(hashes) > limit:
             self._young, self._old = _Generation(), self._young
-        self._young.append(hashes, times, names)
+        self._young.append(hashes, times, names, depths)
 
     def take(self, hashes: Keys) -> Seconds:
         """When each was lost (NaN = not known), and forget it: a loss is wanted again once."""
@@ -73,10 +81,10 @@ class Lost:
             times[places >= 0] = generation.times[places[places >= 0]]
         return times
 
-    def names(self, hashes: Keys) -> Keys:
-        """Our names of them, 0 = not known."""
-        names = np.zeros(len(hashes), np.uint64)
-        for generation in (self._old, self._young):
-            places = generation.table.find(hashes)
-            names[places >= 0] = generation.names[places[places >= 0]]
-        return names
+    def name_and_depth(self, block_hash: int) -> tuple[int, int] | None:
+        """Our name of a block and its place in its prompt; None if it is not remembered."""
+        for generation in (self._young, self._old):
+            place = generation.table.get(block_hash)
+            if place >= 0:
+                return int(generation.names[place]), int(generation.depths[place])
+        return None

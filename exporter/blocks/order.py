@@ -8,10 +8,11 @@ does not tell a repetition from a new beginning, so a digest of every batch of l
 from array import array
 from dataclasses import dataclass, field
 from enum import Enum
-from hashlib import blake2b
 
 # Batches remembered; more than the 10,000 that publishers keep for a replay by default.
 _REMEMBERED = 16_384
+_END_BYTES = 64
+_LOW_64 = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,9 @@ class Heard(Enum):
 
 
 def digest(payload: bytes) -> int:
-    """Tells batches apart. Never 0; stays in memory."""
-    return int.from_bytes(blake2b(payload, digest_size=8).digest(), "big") or 1
+    """Tells batches apart: by their length and both ends, of which the first has the time. Never
+    0; stays in memory."""
+    return hash((len(payload), payload[:_END_BYTES], payload[-_END_BYTES:])) & _LOW_64 or 1
 
 
 @dataclass

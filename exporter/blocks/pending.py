@@ -26,8 +26,7 @@ class Operations:
     """What happened to blocks, in order. Arrays of one length but for the first two.
 
     `stores`: stored, else removed. `linked`: has a parent, whose hash is in `parents`. `inner`:
-    that parent is the block before it in its event. `nameless`: a placeholder whose name
-    another tier may know.
+    that parent is the block before it in its event.
     """
 
     hashes: Keys
@@ -36,7 +35,6 @@ class Operations:
     linked: Flags
     inner: Flags
     parents: Keys
-    nameless: Flags
     names: Keys
     depths: Slots
 
@@ -76,12 +74,12 @@ class Pending:
 
     def _reset(self) -> None:
         self._hashes: list[Hash] = []
-        # By event: blocks, time, whether it stores, parent (None = none), whether a placeholder.
+        # By event: blocks, time, whether it stores, parent (None = none), whether a chain.
         self._counts: list[int] = []
         self._times: list[float] = []
         self._stores: list[bool] = []
         self._parents: list[int | None] = []
-        self._nameless: list[bool] = []
+        self._chained: list[bool] = []
         self._names = array("Q")
         self._depths: list[int] = []
 
@@ -90,31 +88,38 @@ class Pending:
         if self._times and self._times[-1] == ts and not self._stores[-1]:
             self._counts[-1] += len(hashes)
         else:
-            self._event(len(hashes), ts, False, None, False, 0)
+            self._event(len(hashes), ts, stores=False)
 
     def store(
         self,
         hashes: Sequence[Hash],
         ts: float,
         parent: int | None,
-        nameless: bool = False,
+        chained: bool = True,
         names: "array[int] | None" = None,
         depth: int = 0,
     ) -> None:
-        """`depth`: that of the first block, 0 = not known; `names`: of all, None = of none."""
+        """`chained`: each block is the parent of the next; `depth`: that of the first block, 0 =
+        not known; `names`: of all, None = of none."""
         self._hashes += hashes
-        self._event(len(hashes), ts, True, parent, nameless, depth)
+        self._event(len(hashes), ts, True, parent, chained, depth)
         if self._named:
             self._names.extend(array("Q", bytes(8 * len(hashes))) if names is None else names)
 
     def _event(
-        self, count: int, ts: float, stores: bool, parent: int | None, nameless: bool, depth: int
+        self,
+        count: int,
+        ts: float,
+        stores: bool,
+        parent: int | None = None,
+        chained: bool = False,
+        depth: int = 0,
     ) -> None:
         self._counts.append(count)
         self._times.append(ts)
         self._stores.append(stores)
         self._parents.append(parent)
-        self._nameless.append(nameless)
+        self._chained.append(chained)
         self._depths.append(depth)
 
     def take(self) -> Operations:
@@ -126,7 +131,7 @@ class Pending:
         stores = np.array(self._stores, bool)[event]
         first = np.zeros(len(hashes), bool)
         first[starts[:-1][counts > 0]] = True
-        inner = stores & ~first
+        inner = stores & ~first & np.array(self._chained)[event]
         has_parent = np.array([parent is not None for parent in self._parents])
         outer = np.array([parent or 0 for parent in self._parents], np.uint64)
         parents = np.where(inner, np.roll(hashes, 1), outer[event])
@@ -135,10 +140,9 @@ class Pending:
             hashes=hashes,
             times=np.array(self._times)[event],
             stores=stores,
-            linked=inner | (stores & has_parent[event]),
+            linked=inner | (first & has_parent[event]),
             inner=inner,
             parents=parents,
-            nameless=np.array(self._nameless, bool)[event],
             names=names,
             depths=depths,
         )

@@ -76,10 +76,11 @@ class Residency:
     # ------------------------------------------------------------------ look-ups
 
     def name_and_depth(self, block_hash: int) -> tuple[int, int] | None:
-        """Our name of one applied block and its place in its prompt; None if it is not here."""
+        """Our name of one block and its place in its prompt, if it is here or was of late; None
+        if not. What waits to be applied is not looked at."""
         slot = self._table.get(block_hash)
         if slot < 0:
-            return None
+            return self._lost.name_and_depth(block_hash)
         return int(self._columns.name[slot]), int(self._columns.depth[slot])
 
     def held_before(self, hashes: Keys, times: Seconds) -> Flags:
@@ -92,11 +93,6 @@ class Residency:
         slots = self._table.find(hashes)
         here = (slots >= 0) & (self._columns.stored[slots] <= times + DEMOTION_WINDOW_SECONDS)
         return here | (self._lost.times(hashes) > times)
-
-    def names(self, hashes: Keys) -> Keys:
-        """Our names of blocks that are here or were lost of late, 0 = not known."""
-        slots = self._table.find(hashes)
-        return np.where(slots >= 0, self._columns.name[slots], self._lost.names(hashes))
 
     def holding(self) -> tuple[Keys, Keys, Slots, Slots, Seconds]:
         """Of every block with a name: name, name of its parent (0 = none or not known), depth,
@@ -138,29 +134,21 @@ class Residency:
         tally.resident_blocks, tally.heard = 0, heard
         return blocks
 
-    def flush(
-        self, lower: Sequence["Residency"], siblings: Sequence["Residency"], heard: datetime
-    ) -> None:
-        """Apply what waits. `lower`: the tiers below, flushed before; `siblings`: all others of
-        the replica. All that waits lies in one minute."""
+    def flush(self, lower: Sequence["Residency"], heard: datetime) -> None:
+        """Apply what waits. `lower`: the tiers below, flushed before. All that waits lies in one
+        minute."""
         if not len(self.pending):
             return
         operations = self.pending.take()
         self._now, self._heard = float(operations.times[-1]), heard
         tally = self._latest
         for piece in operations.pieces():
-            self._store(piece, tally, lower, siblings)
+            self._store(piece, tally, lower)
             self._remove(piece, tally, lower)
         tally.resident_blocks, tally.heard = self.resident_blocks, heard
         self.decide(self._now - DEMOTION_WINDOW_SECONDS, lower)
 
-    def _store(
-        self,
-        piece: Operations,
-        tally: Tally,
-        lower: Sequence["Residency"],
-        siblings: Sequence["Residency"],
-    ) -> None:
+    def _store(self, piece: Operations, tally: Tally, lower: Sequence["Residency"]) -> None:
         chosen = piece.stores
         hashes, times = piece.hashes[chosen], piece.times[chosen]
         if not len(hashes):
@@ -174,7 +162,7 @@ class Residency:
         slots[fresh] = self._add(hashes[fresh], times[fresh])
         self._link(piece, chosen, slots, fresh)
         if self.named:
-            self._name(piece, chosen, slots, fresh, siblings)
+            self._name(piece.names[chosen][fresh], piece.depths[chosen][fresh], slots[fresh])
         wanted = times[fresh] - self._lost.take(hashes[fresh])
         tally.evicted_reuse_gap.add(wanted[~np.isnan(wanted)])
         tally.promoted += int(_any_held(lower, hashes[fresh], times[fresh]).sum())
@@ -212,32 +200,20 @@ class Residency:
         columns.flags[parents[used]] |= HAS_CHILD
         np.maximum.at(columns.touched, parents[used], piece.times[chosen][used])
 
-    def _name(
-        self,
-        piece: Operations,
-        chosen: Flags,
-        slots: Slots,
-        fresh: Flags,
-        siblings: Sequence["Residency"],
-    ) -> None:
-        columns, new = self._columns, slots[fresh]
-        names, nameless = piece.names[chosen][fresh], piece.nameless[chosen][fresh]
-        if nameless.any():
-            hashes = piece.hashes[chosen][fresh]
-            for sibling in siblings:
-                names = np.where(nameless & (names == 0), sibling.names(hashes), names)
-        columns.name[new] = names
-        columns.depth[new] = piece.depths[chosen][fresh]
+    def _name(self, names: Keys, depths: Slots, slots: Slots) -> None:
+        self._columns.name[slots] = names
+        self._columns.depth[slots] = depths
         # Engine hashes of two scopes we cannot tell apart would share a name: the first has it.
         distinct, first = np.unique(names, return_index=True)
         free = (self._by_name.find(distinct) < 0) & (distinct != 0)
-        self._by_name.insert(distinct[free], new[first[free]])
+        self._by_name.insert(distinct[free], slots[first[free]])
 
     def _remove(self, piece: Operations, tally: Tally, lower: Sequence["Residency"]) -> None:
         hashes, times = piece.hashes[~piece.stores], piece.times[~piece.stores]
         if not len(hashes):
             return
-        slots = self._table.find(hashes)
+        places = self._table.places(hashes)
+        slots = self._table.values_at(places)
         known = slots >= 0
         self.unknown_removals += int((~known).sum())
         hashes, times, slots = hashes[known], times[known], slots[known]
@@ -248,6 +224,7 @@ class Residency:
         tally.evicted += int((~gone).sum())
         hashes, times, slots = hashes[gone], times[gone], slots[gone]
         if len(slots):
+            self._table.remove_at(places[known][gone])
             self._hand_on(slots, parents[gone])
             self._age(slots, times, tally)
             self._judge(hashes, times, tally, lower)
@@ -316,13 +293,12 @@ class Residency:
 
     def _drop(self, hashes: Keys, times: Seconds, slots: Slots) -> None:
         columns = self._columns
-        names = np.zeros(len(slots), np.uint64)
+        names, depths = np.zeros(len(slots), np.uint64), np.zeros(len(slots), np.int32)
         if self.named:
-            names = columns.name[slots]
+            names, depths = columns.name[slots], columns.depth[slots]
             own = self._by_name.find(names) == slots
             self._by_name.remove(names[own])
-        self._lost.add(hashes, times, names, self.resident_blocks)
-        self._table.remove(hashes)
+        self._lost.add(hashes, times, names, depths, self.resident_blocks)
         columns.give(slots)
 
 

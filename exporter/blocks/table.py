@@ -37,11 +37,11 @@ class HashTable:
 
     def find(self, keys: Keys) -> Values:
         """The value of every key, -1 where there is none."""
-        places = self._find_places(keys)
-        found = places >= 0
-        values = np.full(len(keys), -1, np.int32)
-        values[found] = self._values[places[found]]
-        return values
+        return self.values_at(self.places(keys))
+
+    def values_at(self, places: Places) -> Values:
+        """The values at places that `places` gave, -1 for none."""
+        return np.where(places >= 0, self._values[places], np.int32(-1))
 
     def get(self, key: int) -> int:
         """The value of one key, -1 if there is none; cheaper than `find` for one."""
@@ -62,9 +62,13 @@ class HashTable:
 
     def remove(self, keys: Keys) -> None:
         """Forget keys that are there, each once."""
-        self._values[self._find_places(keys)] = _GONE
-        self._live -= len(keys)
-        self._gone += len(keys)
+        self.remove_at(self.places(keys))
+
+    def remove_at(self, places: Places) -> None:
+        """Forget what is at places that `places` gave since the last change."""
+        self._values[places] = _GONE
+        self._live -= len(places)
+        self._gone += len(places)
 
     def items(self) -> tuple[Keys, Values]:
         """All keys and their values, in no order."""
@@ -87,7 +91,7 @@ class HashTable:
         size = np.uint64(len(self._keys))
         return ((mixed * size) >> np.uint64(32)).astype(np.int64)
 
-    def _find_places(self, keys: Keys) -> Places:
+    def places(self, keys: Keys) -> Places:
         """Where each key lies, -1 where it does not."""
         result = np.full(len(keys), -1, np.int64)
         active = np.arange(len(keys))

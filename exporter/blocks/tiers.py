@@ -5,6 +5,7 @@ A hybrid model stores the same tokens once in every group of layers; only one gr
 of full attention where there is one, else the lowest number.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import Any
 
 from exporter.blocks.chains import NO_NAME, Chains
 from exporter.blocks.residency import Residency
-from exporter.blocks.wire import REMOVED, STORED, Batch, tier_of, unsigned_hash
+from exporter.blocks.wire import REMOVED, STORED, Batch, Hash, tier_of, unsigned_hash
 from exporter.records import TIERS, Tier
 
 # Operations that gather before they are applied together.
@@ -57,6 +58,8 @@ class Tiers:
         self._chains = chains
         self._groups: dict[Tier, _Group] = {}
         self._by_medium: dict[str | None, Tier | None] = {}
+        # Shortcut for removals, which engines publish one by one.
+        self._group_by_medium: dict[str | None, _Group] = {}
         # Names and depths of blocks that wait to be applied.
         self._recent: dict[int, tuple[int, int]] = {}
         self._doubt: str | None = None
@@ -107,7 +110,11 @@ class Tiers:
         for number, event in enumerate(batch.events):
             kind = type(event)
             if kind in REMOVED:
-                self._remove(event, batch.ts)
+                group = self._group_by_medium.get(event.medium)
+                if group is not None and (event.group_idx or 0) == group.index:
+                    group.cache.pending.remove(event.block_hashes, batch.ts)
+                else:
+                    self._remove(event, batch.ts)
             elif kind in STORED:
                 self._store(event, batch.ts)
             else:
@@ -141,6 +148,7 @@ class Tiers:
         if group.index != (event.group_idx or 0):
             self.other_groups_events += 1
             return
+        self._group_by_medium[event.medium] = group
         group.cache.pending.remove(event.block_hashes, ts)
 
     def _store(self, event: Any, ts: float) -> None:  # noqa: ANN401 - any of four classes
@@ -160,10 +168,13 @@ class Tiers:
             cache.block_size = event.block_size
         parent = event.parent_block_hash
         parent = None if parent is None else unsigned_hash(parent)
+        has_tokens = bool(event.block_size)
         if self._chains is None:
-            cache.pending.store(event.block_hashes, ts, parent)
-        else:
+            cache.pending.store(event.block_hashes, ts, parent, chained=has_tokens)
+        elif has_tokens and event.token_ids:
             self._store_named(cache, event, ts, parent, self._chains)
+        else:
+            self._store_placeholder(cache, event.block_hashes, ts)
 
     def _store_named(
         self,
@@ -174,9 +185,6 @@ class Tiers:
         chains: Chains,
     ) -> None:
         hashes = event.block_hashes
-        if not event.block_size or not event.token_ids:
-            cache.pending.store(hashes, ts, parent, nameless=True)
-            return
         before: tuple[int, int] | None = None
         if parent is not None:
             before = self._before(cache, parent) or (NO_NAME, 0)
@@ -185,6 +193,18 @@ class Tiers:
         cache.pending.store(hashes, ts, parent, names=names, depth=depth)
         for offset, block_hash in enumerate(hashes):
             self._recent[unsigned_hash(block_hash)] = names[offset], depth and depth + offset
+
+    def _store_placeholder(self, cache: Residency, hashes: Sequence[Hash], ts: float) -> None:
+        """Blocks told by their hashes alone: another tier may know their names. Those that follow
+        each other in their prompt are taken for a chain."""
+        known = [self._before(cache, unsigned_hash(each)) or (NO_NAME, 0) for each in hashes]
+        start = 0
+        for end in range(1, len(hashes) + 1):
+            if end < len(hashes) and 0 < known[end][1] == known[end - 1][1] + 1:
+                continue
+            names = array("Q", [name for name, _ in known[start:end]])
+            cache.pending.store(hashes[start:end], ts, None, names=names, depth=known[start][1])
+            start = end
 
     def _before(self, cache: Residency, block_hash: int) -> tuple[int, int] | None:
         """Name and depth of a block of this cache, else of any other tier."""
@@ -203,6 +223,7 @@ class Tiers:
             cache.tallies = old.cache.tallies
             cache.uses_known_since = old.cache.uses_known_since
         self._groups[tier] = _Group(index, preference, cache)
+        self._group_by_medium.clear()
         return self._groups[tier]
 
     def flush(self) -> None:
@@ -210,7 +231,7 @@ class Tiers:
         caches = [cache for _, cache in self.caches()]
         for place in reversed(range(len(caches))):
             cache, lower = caches[place], caches[place + 1 :]
-            cache.flush(lower, [each for each in caches if each is not cache], self._heard)
+            cache.flush(lower, self._heard)
         self._recent.clear()
         for tier, cache in self.caches():
             if cache.unknown_removals and self.uncertain(tier) is None:
