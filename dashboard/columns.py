@@ -126,6 +126,21 @@ SPEED = (
     Column("basis", "basis", "text", "prefill_speed"),
 )
 
+SOURCE_PAIRS = (
+    Column("kind", "compared", "text", "source_pairs"),
+    Column("first_source", "first", "name", "source_pairs"),
+    Column("second_source", "second", "name", "source_pairs"),
+    Column("model", "model", "text", "source_pairs"),
+    Column("replica", "replica", "text", "source_pairs"),
+    Column("shared", "shared", "count", "source_pairs"),
+    Column("first_prompt_tokens", "prompt tokens, first", "count", "source_pairs"),
+    Column("second_prompt_tokens", "second", "count", "source_pairs"),
+    Column("difference_tokens", "difference", "count", "source_pairs"),
+    Column("difference_ratio", "of the first", "ratio", "source_pairs"),
+    Column("first_cached_tokens", "cached tokens, first", "count", "source_pairs"),
+    Column("second_cached_tokens", "second", "count", "source_pairs"),
+)
+
 ENGINE_TTFT = (
     Column("replica", "replica", "name", "engine_ttft"),
     Column("requests", "requests", "count", "engine_ttft"),

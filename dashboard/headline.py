@@ -1,11 +1,13 @@
 """Which hit ratio leads: the log's where it reports, else the engines', never a mixture."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dashboard.answers import Answers
 from dashboard.figures.numbers import percent, points, whole
 from dashboard.figures.rows import Row, Rows, number, reported_cached
+from dashboard.sources import came_from
 from dashboard.verdict import RATIO_NOISE, where_words
 from dashboard.words import hover
 
@@ -20,13 +22,15 @@ _LABEL = {
 
 @dataclass(frozen=True)
 class Headline:
-    """The leading ratio, what stood in its place before, and the log's coverage."""
+    """The leading ratio, what stood in its place before, and the log's coverage. `came_from` says
+    of log and engine which sources brought them."""
 
     basis: Basis
     row: Row
     before: Row
     log: Row
     engine: Row
+    came_from: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def question(self) -> str:
@@ -55,6 +59,11 @@ class Headline:
         return number(self.log, "coverage_ratio")
 
     @property
+    def source(self) -> str:
+        """Which sources the leading figures come from."""
+        return self.came_from.get(self.basis, "")
+
+    @property
     def sums(self) -> str:
         """Numerator and denominator, for the hover."""
         return of_tokens(self.row)
@@ -66,7 +75,8 @@ def headline(answers: Answers) -> Headline:
     engine = answers.first("engine_hit_ratio")
     basis = _basis(log, engine)
     before = {} if basis == "none" else answers.first_before(_QUESTION[basis])
-    return Headline(basis, engine if basis == "engine" else log, before, log, engine)
+    named = {kind: came_from(answers, kind) for kind in ("log", "engine")}
+    return Headline(basis, engine if basis == "engine" else log, before, log, engine, named)
 
 
 def _basis(log: Row, engine: Row) -> Basis:
@@ -137,4 +147,4 @@ def ratio_hover(lead: Headline) -> str:
     """Hover of the leading ratio: sums, change, definition."""
     before = number(lead.before, "token_hit_ratio")
     change = f"Before: {percent(before)} ({points(lead.change)})." if before is not None else ""
-    return hover(lead.question, "token_hit_ratio", lead.sums, change)
+    return hover(lead.question, "token_hit_ratio", lead.sums, change, lead.source)

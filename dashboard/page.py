@@ -10,7 +10,7 @@ from functools import partial
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard import words
+from dashboard import sources, words
 from dashboard.answers import REFRESH_SECONDS, Answers, age, asked, last_data, version_time
 from dashboard.client import DashboardError
 from dashboard.controls import RERUN, filter_bar, go_to, look_closer, restore_address
@@ -43,7 +43,9 @@ def _data_part(filters: Filters, body: Body) -> None:
         now = version_time()
         window = filters.window(now, last_data(state), bool(state.get("demo")))
         _banners(state, now, filters, window)
-        body(Answers(filters, state, window))
+        answers = Answers(filters, state, window)
+        sources.show(answers)
+        body(answers)
     except DashboardError as error:
         _failed(error)
 

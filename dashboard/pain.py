@@ -8,6 +8,7 @@ from dashboard.figures.latency import at_point, points_of, quantile
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.filters import Window
 from dashboard.headline import Headline
+from dashboard.sources import came_from
 from dashboard.words import point_name
 
 
@@ -36,7 +37,8 @@ def ttft(answers: Answers) -> Ttft:
         quantile(now, 0.95),
         quantile(before, 0.5),
         quantile(before, 0.95),
-        f"All outcomes, measured at the {point_name(point)}, from buckets 8 % wide.{others}",
+        f"All outcomes, measured at the {point_name(point)}, from buckets 8 % wide.{others} "
+        f"{came_from(answers, 'log')}",
     )
 
 
@@ -47,7 +49,8 @@ def _engine_ttft(answers: Answers) -> Ttft:
         number(now, "p95_seconds"),
         number(before, "p50_seconds"),
         number(before, "p95_seconds"),
-        "From the engines' own histograms, interpolated: hits and misses cannot be told apart.",
+        "From the engines' own histograms, interpolated: hits and misses cannot be told apart. "
+        f"{came_from(answers, 'engine')}",
     )
 
 

@@ -14,6 +14,7 @@ from dashboard.figures.memory import (
 from dashboard.figures.numbers import gib
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.headline import headline, ratio_over_time
+from dashboard.sources import came_from
 from dashboard.words import NEXT_STEP_ENGINES, hover, purpose
 
 _PARTS = ("running", "cached", "free")
@@ -31,7 +32,7 @@ def body(answers: Answers) -> None:
         st.info(f"No engine was scraped in this window. {page.window_words(answers)}")
         return
     fleet = answers.first("memory_split")
-    tiles.memory_tiles(fleet)
+    tiles.memory_tiles(fleet, came_from(answers, "engine"))
     st.caption(f"Latest sample of each replica. {_bytes(fleet)}{_known(fleet, split)} "
                f"{page.window_words(answers)}")  # fmt: skip
     page.engine_filter_note(answers.filters)

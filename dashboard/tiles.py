@@ -60,7 +60,8 @@ def coverage_tile(lead: Headline) -> None:
     ineligible = number(lead.log, "ineligible_prompt_tokens") or 0.0
     eligible = (number(lead.log, "prompt_tokens") or 0.0) - ineligible
     sums = f"**{whole(reported)} of {whole(eligible)} prompt tokens.**" if eligible else ""
-    tile("Coverage", percent(lead.coverage), hover("hit_ratio", "coverage_ratio", sums))
+    source = lead.came_from.get("log", "")
+    tile("Coverage", percent(lead.coverage), hover("hit_ratio", "coverage_ratio", sums, source))
 
 
 def ttft_tiles(delay: Ttft) -> None:
@@ -76,27 +77,30 @@ def ttft_tiles(delay: Ttft) -> None:
 
 def load_tile(lead: Headline, prefill: Load) -> None:
     """Prefill work a second."""
-    tokens = whole(number(lead.row, 'computed_tokens'))
+    tokens = whole(number(lead.row, "computed_tokens"))
     told = f"**{tokens} tokens** in the window; this is the mean."
     delta = _size_delta(prefill.computed, prefill.computed_before)
-    tile("Computed", rate(prefill.computed), hover(lead.question, "computed_tokens", told),
-         delta=delta)  # fmt: skip
+    tile("Computed", rate(prefill.computed),
+         hover(lead.question, "computed_tokens", told, lead.source), delta=delta)  # fmt: skip
 
 
-def waiting_tile(replicas: Rows) -> None:
+def waiting_tile(lead: Headline, replicas: Rows) -> None:
     """The queue, over all replicas that tell theirs."""
     told = "Sum over the replicas that tell theirs."
-    tile("Waiting requests", whole(waiting(replicas)), hover("replicas", "waiting_requests", told))
+    tile("Waiting requests", whole(waiting(replicas)),
+         hover("replicas", "waiting_requests", told, lead.came_from.get("engine", "")))  # fmt: skip
 
 
-def memory_tiles(fleet: Row) -> None:
-    """Fleet occupancy weighted by capacity, and its parts where they are known."""
+def memory_tiles(fleet: Row, source: str = "") -> None:
+    """Fleet occupancy weighted by capacity, and its parts where they are known. `source` says
+    where the engines' figures come from."""
     capacity = number(fleet, "capacity_tokens")
     used = number(fleet, "kv_usage_ratio")
     sums = f"Weighted by capacity over {whole(number(fleet, 'replicas'))} replicas."
     columns = st.columns(5)
     with columns[0]:
-        tile("KV in use, fleet", percent(used), hover("memory_split", "kv_usage_ratio", sums))
+        tile("KV in use, fleet", percent(used),
+             hover("memory_split", "kv_usage_ratio", sums, source))  # fmt: skip
     with columns[1]:
         tile("Capacity, tokens", whole(capacity), hover("memory_split", "capacity_tokens"))
     for column, part in zip(columns[2:], ("running", "cached", "free"), strict=True):

@@ -16,6 +16,7 @@ HashScope = Literal["global", "engine", "trace"]
 Side = Literal["gateway", "engine"]
 Status = Literal["ok", "error", "cancelled", "incomplete"]
 Observer = Literal["engine", "kv_store", "router", "gateway"]
+Origin = Literal["scrape", "prometheus", "backfill", "file"]
 Tier = Literal["device", "host", "disk", "remote"]
 TtftPoint = Literal["client", "gateway", "engine_arrival", "engine_scheduled"]
 
@@ -122,6 +123,12 @@ class EngineSample(BaseModel):
     provenance: str | None = Field(
         default=None, description="{lookup|finish}/{attempt|once}/{tokens|blocks|objects|requests}"
     )
+    origin: Origin = Field(
+        default="scrape",
+        description="how its page came: polled by us, read from a Prometheus as it goes or as"
+        " history, or recorded in files",
+    )
+    origin_name: str | None = Field(default=None, description="address of that Prometheus")
 
     # increases of counters
     prompt_tokens: int | None = None

@@ -59,7 +59,7 @@ def _tiles(lead: Headline, delay: Ttft, prefill: Load, replicas: Rows) -> None:
     with computed:
         tiles.load_tile(lead, prefill)
     with queue:
-        tiles.waiting_tile(replicas)
+        tiles.waiting_tile(lead, replicas)
 
 
 def _chart(answers: Answers, lead: Headline) -> None:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import TypeVar
 
-from exporter.records import EngineSample, ReplicaRole
+from exporter.records import EngineSample, Origin, ReplicaRole
 from exporter.sources.engines import tables_fingerprint
 from exporter.sources.engines.mapping import (
     ASIDE,
@@ -51,12 +51,15 @@ AnyReading = TypeVar("AnyReading", Reading, HistogramReading)
 
 @dataclass(frozen=True)
 class TargetIdentity:
-    """Who is behind a page. `role` None = what the page says, else unified."""
+    """Who is behind a page, and how it comes to us. `role` None = what the page says, else
+    unified."""
 
     target: str
     replica: str
     role: ReplicaRole | None = None
     interval_seconds: float | None = None
+    origin: Origin = "scrape"
+    origin_name: str | None = None
 
 
 @dataclass
@@ -284,6 +287,8 @@ class _Step:
             reset=whole and state.seen_unix is not None and (group.replica or "") in self.resets,
             gap=whole and self._gap(who.interval_seconds),
             provenance=table.provenance,
+            origin=who.origin,
+            origin_name=who.origin_name,
             count_unit=table.count_unit if counts else None,
             **fields,  # type: ignore[arg-type]  # names and units come from the table
         )

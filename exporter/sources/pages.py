@@ -164,7 +164,7 @@ def ingest_pages(
     known = load_targets(store.cursor())
     labels = replace(labels or PageLabels(), hash_key=store.key)
     for target, own in groupby(pages, key=lambda page: page.target):
-        who = TargetIdentity(target, target, role, interval_seconds)
+        who = TargetIdentity(target, target, role, interval_seconds, "file")
         intake = PageIntake(who, known.get(target), summary, labels)
         for batch in _batches(list(own)):
             samples = [sample for page in batch for sample in intake.take(page)]

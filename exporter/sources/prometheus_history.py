@@ -144,7 +144,9 @@ class History:
         row = self._row(plan, piece.key)
         before = TargetState.from_json(row.state if row else None)
         known = TargetRow(plan.target, series=row.state if row else None)
-        who = TargetIdentity(plan.target, plan.replica, plan.role, plan.interval_seconds)
+        who = TargetIdentity(
+            plan.target, plan.replica, plan.role, plan.interval_seconds, "backfill", piece.source
+        )
         labels = PageLabels(
             plan.replica_label, plan.tenant_label, plan.route_label, self._store.key
         )

@@ -95,6 +95,7 @@ class PrometheusSource:
         self._now = now
         self._naming = Naming(targets)
         self._followed: dict[str, _Followed] = {}
+        self._polled: set[str] = set()
         self._refresh_due = 0.0
         self._stopped = threading.Event()
         self._api = PrometheusApi(settings, self._wait)
@@ -174,13 +175,20 @@ class PrometheusSource:
             asked = asked_target(past, crowded, settings.role)
             target = self._naming.name(cursor, asked)
             row = known.get(target.name)
-            if row is not None and row.url is not None:
-                logger.warning("target %s is scraped: not read from a Prometheus too", target.name)
+            if self._naming.is_polled(asked) or (row is not None and row.url is not None):
+                self._leave(target.name)
                 continue
             self._follow(past, target, row, now)
         self._forget(now)
         # Whoever has found nothing yet waits for the first scrape.
         self._refresh_due = now + (REFRESH_SECONDS if self._followed else 0)
+
+    def _leave(self, name: str) -> None:
+        """Our own scraper polls it: one of the two must not read it."""
+        self._followed.pop(name, None)
+        if name not in self._polled:
+            logger.warning("target %s is scraped: not read from a Prometheus too", name)
+            self._polled.add(name)
 
     def _follow(self, past: PastTarget, target: Target, row: TargetRow | None, now: float) -> None:
         followed = self._followed.get(target.name)
@@ -246,7 +254,9 @@ class PrometheusSource:
             return
         settings, target = self._targets, followed.target
         interval = followed.past.interval_seconds
-        who = TargetIdentity(target.name, target.replica, target.role, interval)
+        who = TargetIdentity(
+            target.name, target.replica, target.role, interval, "prometheus", self._api.where
+        )
         labels = PageLabels(
             settings.replica_label,
             target.tenant_label or settings.tenant_label,
@@ -259,7 +269,7 @@ class PrometheusSource:
             samples = [sample for sample in samples if sample.exported_by is None]
         rows = intake.rows()
         with self._store.write() as cursor:
-            append_samples(cursor, samples)
+            samples = append_samples(cursor, samples)
             upsert_targets(cursor, rows)
         for row in rows:
             followed.row = row

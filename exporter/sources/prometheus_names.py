@@ -78,6 +78,10 @@ class Naming:
                 return Target(row.target, row.url, replica, asked.role)
         return self._as_discovered(asked)
 
+    def is_polled(self, asked: AskedTarget) -> bool:
+        """Whether the settings, as last read by `name`, have our own scraper poll it."""
+        return any(_is(target.url, asked) for target in self._configured)
+
     def _as_discovered(self, asked: AskedTarget) -> Target:
         url = asked.url or f"http://{asked.instance}{DEFAULT_PATH}"
         labels: Mapping[str, str] = {**asked.discovered, **asked.labels}

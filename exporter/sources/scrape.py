@@ -381,7 +381,7 @@ class Scraper:
         ]
         try:
             with self._store.write() as cursor:
-                append_samples(cursor, samples)
+                samples = append_samples(cursor, samples)
                 upsert_targets(cursor, rows)
         except duckdb.Error:
             logger.exception("scraped samples could not be written; trying again")

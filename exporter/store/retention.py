@@ -18,6 +18,7 @@ _AGED = (
     ("minute_rollup", "minute"),
     ("hour_rollup", "hour"),
     ("engine_samples", "ts"),
+    ("samples_beside", "ts"),
     ("provider_usage", "day"),
     ("block_minutes", "minute"),
     ("block_resets", "ts"),

@@ -83,26 +83,66 @@ _TARGET_TYPES: dict[str, pa.DataType] = {
 }
 
 
-def append_samples(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) -> None:
-    """Append samples inside the caller's transaction. No samples: nothing happens.
+def append_samples(
+    cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]
+) -> list[EngineSample]:
+    """Append samples of one origin inside the caller's transaction; returns those appended.
 
-    Requests that the new samples show to be ineligible are marked in the same transaction.
-    Reading a page twice is ruled out before this: the state of its target, written in the
-    same transaction, knows how far it was read.
+    An interval of an engine that another origin has told already is not told again: it goes to
+    `samples_beside`, to be compared. Requests that the new samples show to be ineligible are
+    marked in the same transaction. Reading a page twice is ruled out before this: the state of
+    its target, written in the same transaction, knows how far it was read.
     """
     if not samples:
-        return
-    batch = pa.table(
-        {
-            column: _array([getattr(sample, column) for sample in samples], kind)
-            for column, kind in _SAMPLE_TYPES.items()
-        }
-    )
-    cursor.register("sample_batch", batch)
+        return []
+    columns = {
+        column: _array([getattr(sample, column) for sample in samples], kind)
+        for column, kind in _SAMPLE_TYPES.items()
+    }
+    numbers = pa.array(range(len(samples)), pa.int64())
+    cursor.register("sample_batch", pa.table({"number": numbers, **columns}))
     try:
-        cursor.execute("INSERT INTO engine_samples BY NAME SELECT * FROM sample_batch")
+        beside = _beside(cursor, samples)
+        cursor.execute(_APPEND, {"beside": beside})
+        if beside:
+            cursor.execute(_KEEP_BESIDE, {"beside": beside})
     finally:
         cursor.unregister("sample_batch")
+    told = set(beside)
+    kept = [sample for number, sample in enumerate(samples) if number not in told]
+    _mark_requests(cursor, kept)
+    return kept
+
+
+_APPEND = """INSERT INTO engine_samples BY NAME
+    SELECT * EXCLUDE (number) FROM sample_batch
+    WHERE number NOT IN (SELECT unnest($beside::BIGINT[]))"""
+_KEEP_BESIDE = """INSERT INTO samples_beside BY NAME
+    SELECT target, replica, engine, model, origin, origin_name, since, ts, prompt_tokens,
+        cached_tokens
+    FROM sample_batch WHERE number IN (SELECT unnest($beside::BIGINT[]))"""
+# Intervals that overlap one of the same engine process and program from elsewhere. Those that
+# touch do not. The bounds of the batch come first: they keep the join small.
+_TOLD_ELSEWHERE = """SELECT DISTINCT b.number
+    FROM sample_batch b JOIN (
+        SELECT replica, engine, origin, origin_name, coalesce(since, ts) AS began, ts AS ended
+        FROM engine_samples
+        WHERE ts > $first AND coalesce(since, ts) < $last
+    ) e ON e.replica = b.replica AND e.engine = b.engine
+        AND (e.origin, e.origin_name) IS DISTINCT FROM (b.origin, b.origin_name)
+        AND e.ended > coalesce(b.since, b.ts) AND e.began < b.ts"""
+
+
+def _beside(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) -> list[int]:
+    """Which samples tell what another origin has told."""
+    first = min(sample.since or sample.ts for sample in samples)
+    last = max(sample.ts for sample in samples)
+    borders = {"first": _naive(first), "last": _naive(last)}
+    return [number for (number,) in cursor.execute(_TOLD_ELSEWHERE, borders).fetchall()]
+
+
+def _mark_requests(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) -> None:
+    """Mark stored requests that samples show to be ineligible, or a decode replica's."""
     off = [sample for sample in samples if sample.caching_enabled is False]
     if off:
         first = min(sample.since or sample.ts for sample in off)

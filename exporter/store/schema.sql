@@ -86,7 +86,7 @@ CREATE TABLE IF NOT EXISTS engine_samples (
     observer VARCHAR NOT NULL DEFAULT 'engine', exported_by VARCHAR, version VARCHAR,
     model VARCHAR, tenant VARCHAR, route VARCHAR, role VARCHAR NOT NULL,
     since TIMESTAMP, ts TIMESTAMP NOT NULL, reset BOOLEAN NOT NULL, gap BOOLEAN NOT NULL,
-    provenance VARCHAR,
+    provenance VARCHAR, origin VARCHAR NOT NULL DEFAULT 'scrape', origin_name VARCHAR,
     prompt_tokens BIGINT, cached_tokens BIGINT,
     cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT,
     lookup_tokens BIGINT, lookup_hit_tokens BIGINT,
@@ -105,6 +105,14 @@ CREATE TABLE IF NOT EXISTS engine_samples (
     kv_running_tokens BIGINT, kv_cached_tokens BIGINT, kv_free_tokens BIGINT,
     kv_capacity_tokens BIGINT, block_size INTEGER, caching_enabled BOOLEAN, awake BOOLEAN,
     tier_used MAP(VARCHAR, BIGINT), tier_capacity MAP(VARCHAR, BIGINT)
+);
+
+-- What a further source told of an interval of an engine that another source had told already: kept
+-- to be compared, in no figure.
+CREATE TABLE IF NOT EXISTS samples_beside (
+    target VARCHAR NOT NULL, replica VARCHAR NOT NULL, engine VARCHAR NOT NULL, model VARCHAR,
+    origin VARCHAR NOT NULL, origin_name VARCHAR, since TIMESTAMP, ts TIMESTAMP NOT NULL,
+    prompt_tokens BIGINT, cached_tokens BIGINT
 );
 
 -- The last state of every target: what the scraper must remember across a restart (the last

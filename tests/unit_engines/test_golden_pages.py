@@ -25,7 +25,7 @@ FIRST = sorted(
 )
 # Custom labels a target's settings name, by the start of the era.
 LABELS = {"custom-labels": PageLabels(tenant="team", route="app", hash_key="golden")}
-TOLD_ELSEWHERE = {"target", "since", "ts"}
+TOLD_ELSEWHERE = {"target", "since", "ts", "origin"}
 # Golden file -> pages a real engine served: the first and the last are read.
 CAPTURES = HERE.parents[1].parent / "shared" / "captures"
 RECORDED = {

@@ -47,7 +47,10 @@ def sums(store: Store) -> dict[str, tuple[int, int]]:
 
 def everything(store: Store) -> list[tuple[object, ...]]:
     """All samples, in an order of their own."""
-    rows = store.cursor().execute("FROM engine_samples ORDER BY target, ts, replica, model")
+    # Every run has a server of its own, whose address goes with the samples.
+    rows = store.cursor().execute(
+        "SELECT * EXCLUDE (origin_name) FROM engine_samples ORDER BY target, ts, replica, model"
+    )
     return rows.fetchall()
 
 
