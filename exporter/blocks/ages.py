@@ -1,7 +1,7 @@
 """Ages of blocks as log-spaced histograms, and what one minute did to a cache."""
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -47,7 +47,8 @@ class Ages:
 @dataclass
 class Tally:
     """What happened to one cache in one minute, in blocks. `resident_blocks` after the last of
-    it, `heard` then. Ages are of blocks of which no copy is left."""
+    it, `heard` then; `live`: heard when it happened, not replayed later. Ages are of blocks of
+    which no copy is left."""
 
     stored: int = 0
     evicted: int = 0
@@ -62,6 +63,7 @@ class Tally:
     evicted_reuse_gap: Ages = field(default_factory=Ages)
     resident_blocks: int = 0
     heard: datetime | None = None
+    live: bool = True
 
     def merge(self, other: "Tally") -> None:
         """Add what happened; how things stood afterwards stays."""
@@ -72,6 +74,6 @@ class Tally:
 
 
 _AGES = ("lifetime", "idle", "reuse_gap", "evicted_reuse_gap")
-_COUNTS = tuple(
-    each.name for each in fields(Tally) if each.name not in {*_AGES, "resident_blocks", "heard"}
-)
+_COUNTS = (
+    "stored", "evicted", "demoted", "promoted", "reset", "never_reused", "reuse_known",
+)  # fmt: skip

@@ -16,7 +16,7 @@ from exporter.records import Tier
 
 @dataclass
 class Totals:
-    """Of one tier since this exporter started."""
+    """Of one tier since this exporter started; what was only replayed is not in them."""
 
     tally: Tally = field(default_factory=Tally)
     resets: dict[str, int] = field(default_factory=dict)
@@ -26,10 +26,10 @@ class Publisher:
     """Counts of batches, and the rows of one publisher under the name `replica`, which the
     tracker gives: it depends on which ranks are heard."""
 
-    def __init__(self, stream: StreamName, chains: Chains | None) -> None:
+    def __init__(self, stream: StreamName, chains: Chains | None, live_seconds: float) -> None:
         self.stream = stream
         self.order = Order()
-        self.tiers = Tiers(chains)
+        self.tiers = Tiers(chains, live_seconds)
         self.rank = stream.rank
         self.first_heard: datetime | None = None
         self.last_heard: datetime | None = None
@@ -59,7 +59,8 @@ class Publisher:
         for tier, cache in self.tiers.caches():
             totals = self._totals.setdefault(tier, Totals())
             for minute, tally in sorted(cache.tallies.items()):
-                totals.tally.merge(tally)
+                if tally.live:
+                    totals.tally.merge(tally)
                 yield self._minute(replica, tier, minute, tally)
             cache.tallies.clear()
 
@@ -91,8 +92,9 @@ class Publisher:
 
     def take_resets(self, replica: str) -> Iterator[BlockReset]:
         for reset in self.tiers.resets:
-            totals = self._totals.setdefault(reset.tier, Totals())
-            totals.resets[reset.reason] = totals.resets.get(reset.reason, 0) + 1
+            if reset.live:
+                totals = self._totals.setdefault(reset.tier, Totals())
+                totals.resets[reset.reason] = totals.resets.get(reset.reason, 0) + 1
             yield BlockReset(
                 ts=datetime.fromtimestamp(reset.ts, UTC),
                 source=self.stream.source,
@@ -133,10 +135,11 @@ class Publisher:
             totals = self._totals.get(tier) or Totals()
             tally = Tally()
             for each in (totals.tally, *cache.tallies.values()):
-                tally.merge(each)
+                if each.live:
+                    tally.merge(each)
             resets = dict(totals.resets)
             for reset in self.tiers.resets:
-                if reset.tier == tier:
+                if reset.tier == tier and reset.live:
                     resets[reset.reason] = resets.get(reset.reason, 0) + 1
             yield CacheSnapshot(
                 source=self.stream.source,

@@ -27,7 +27,8 @@ class Residency:
 
     `named`: whether blocks have names of our own. Operations gather in `pending` and are applied
     by `flush`; figures are right after one. `unknown_removals` counts removals of blocks that
-    were not there, which shows that events were missed.
+    were not there, which shows that events were missed. `live`: what is applied happened just
+    now.
     """
 
     def __init__(self, named: bool) -> None:
@@ -38,6 +39,7 @@ class Residency:
         self.unknown_removals = 0
         # From this moment on requests would tell of a reuse.
         self.uses_known_since = math.inf
+        self.live = True
         self.tallies: dict[int, Tally] = {}
         self._now = 0.0
         self._heard: datetime | None = None
@@ -65,7 +67,9 @@ class Residency:
         """What is counted for the minute of a moment."""
         minute = int(ts // 60)
         if minute not in self.tallies:
-            self.tallies[minute] = Tally(resident_blocks=self.resident_blocks, heard=self._heard)
+            self.tallies[minute] = Tally(
+                resident_blocks=self.resident_blocks, heard=self._heard, live=self.live
+            )
         return self.tallies[minute]
 
     @property

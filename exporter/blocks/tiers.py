@@ -5,6 +5,7 @@ A hybrid model stores the same tokens once in every group of layers; only one gr
 of full attention where there is one, else the lowest number.
 """
 
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,12 +29,13 @@ _CLEARED = "the engine's cache was cleared; whether this tier was is not told"
 
 @dataclass(frozen=True)
 class Reset:
-    """A cache lost all it held. `ts`: seconds since the epoch."""
+    """A cache lost all it held. `ts`: seconds since the epoch; `live`: heard when it happened."""
 
     ts: float
     tier: Tier
     reason: str
     blocks: int
+    live: bool
 
 
 @dataclass
@@ -54,8 +56,10 @@ def _preference(kind: str | None) -> int:
 class Tiers:
     """One replica's caches. Batches are applied in order; `flush` before figures are read."""
 
-    def __init__(self, chains: Chains | None) -> None:
+    def __init__(self, chains: Chains | None, live_seconds: float = math.inf) -> None:
         self._chains = chains
+        self._live_seconds = live_seconds
+        self._live = True
         self._groups: dict[Tier, _Group] = {}
         self._by_medium: dict[str | None, Tier | None] = {}
         # Shortcut for removals, which engines publish one by one.
@@ -101,10 +105,14 @@ class Tiers:
     # ------------------------------------------------------------------ what happens
 
     def apply(self, batch: Batch, heard: datetime) -> None:
+        """Take one batch in. What waits always lies in one minute, and is all live or all not."""
         minute = int(batch.ts // 60)
-        if minute != self._minute:
+        live = heard.timestamp() - batch.ts <= self._live_seconds
+        if (minute, live) != (self._minute, self._live):
             self.flush()
-            self._minute = minute
+            self._minute, self._live = minute, live
+            for _, cache in self.caches():
+                cache.live = live
         self._heard = heard
         self.unknown_events += batch.unknown_events
         for number, event in enumerate(batch.events):
@@ -217,6 +225,7 @@ class Tiers:
     def _begin(self, tier: Tier, index: int, preference: int) -> _Group:
         """A tier's first group, or a better one: what was counted stays counted."""
         cache = Residency(named=self._chains is not None)
+        cache.live = self._live
         old = self._groups.get(tier)
         if old is not None:
             self.flush()
@@ -281,6 +290,7 @@ class Tiers:
             return
         self.flush()
         self._heard = sampled
+        self._be_live()
         self._reset("device", ts, "sleep")
         self._asleep = self._clear_due = True
         self._tier_doubts["device"] = None
@@ -293,6 +303,7 @@ class Tiers:
         """The process is another one: device and host memory are gone."""
         self.flush()
         self._heard, ts = heard, heard.timestamp()
+        self._be_live()
         kept = [tier for tier in _PERSISTENT if tier in self._groups]
         gone: Sequence[Tier] = [tier for tier, _ in self.caches() if tier not in kept]
         for tier in gone or ("device",):
@@ -302,7 +313,13 @@ class Tiers:
         self._previous_ts = None
         self._only_unseen = self._asleep = self._clear_due = False
 
+    def _be_live(self) -> None:
+        """What follows was told by something else than a batch, just now."""
+        self._live = True
+        for _, cache in self.caches():
+            cache.live = True
+
     def _reset(self, tier: Tier, ts: float, reason: str) -> None:
         group = self._groups.get(tier)
         blocks = group.cache.reset(ts, self._heard) if group else 0
-        self.resets.append(Reset(ts, tier, reason, blocks))
+        self.resets.append(Reset(ts, tier, reason, blocks, self._live))

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -30,14 +30,22 @@ class Tracker:
     `key` is the store's secret: with `chains`, blocks get names of our own made with it, which
     costs more than all the rest; without them there are no copies, no prefixes and no last uses
     by requests. `model_fingerprint` is what the taps of the same engines state, if they do.
+    Events older than `live_window` when they are heard (replayed) reach the rows, but not the
+    totals of the snapshot, so that a rate of them stays true.
     """
 
     def __init__(
-        self, key: str, *, chains: bool = True, model_fingerprint: str | None = None
+        self,
+        key: str,
+        *,
+        chains: bool = True,
+        model_fingerprint: str | None = None,
+        live_window: timedelta = timedelta(minutes=10),
     ) -> None:
         self._lock = threading.RLock()
         self._chains = Chains(key, model_fingerprint) if chains else None
         self._key_id = hash_key_id(key)
+        self._live_seconds = live_window.total_seconds()
         self._decoder = Decoder(tokens=chains)
         self._publishers: dict[StreamName, Publisher] = {}
         # Base names of replicas of which several ranks were heard.
@@ -146,7 +154,7 @@ class Tracker:
 
     def _publisher(self, stream: StreamName) -> Publisher:
         if stream not in self._publishers:
-            self._publishers[stream] = Publisher(stream, self._chains)
+            self._publishers[stream] = Publisher(stream, self._chains, self._live_seconds)
         return self._publishers[stream]
 
     # ------------------------------------------------------------------ from elsewhere
@@ -244,7 +252,8 @@ class Tracker:
         ]
 
     def snapshot(self) -> BlocksSnapshot:
-        """What /metrics shows. Totals begin at 0 when this exporter starts and never fall."""
+        """What /metrics shows. Totals begin at 0 when this exporter starts, never fall,
+        and leave out what was replayed from before the live window."""
         with self._lock:
             caches: list[CacheSnapshot] = []
             streams: list[StreamSnapshot] = []

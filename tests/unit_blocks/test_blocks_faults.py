@@ -336,3 +336,22 @@ def test_counters_never_fall_and_survive_drains() -> None:
         for before, after in itertools.pairwise(totals)
     )
     assert totals[-1][0] == 40
+
+
+def test_what_is_replayed_from_long_ago_reaches_the_rows_and_no_counter() -> None:
+    """A counter takes what happened within ten minutes of its arrival: its rate stays true."""
+    listener = Listener()
+    day = 86_400.0
+    old = [payload([stored([1, 2])], 0), payload([CLEARED, stored([3])], 30)]
+    for number, body in enumerate(old):
+        listener.tracker.hear(STREAM, number, body, moment(day), replayed=True)
+    listener.tracker.hear(STREAM, 2, payload([stored([4]), removed([3])], day), moment(day))
+    for _ in range(2):
+        cache = listener.cache()
+        assert (cache.stored_blocks, cache.evicted_blocks, cache.reset_blocks) == (1, 1, 0)
+        assert (cache.resident_blocks, cache.resets) == (1, {})
+        assert sum(cache.lifetime.values()) == 1
+        drained = listener.tracker.drain(moment(day + 1))
+        if drained.minutes:
+            assert sum(row.stored_blocks for row in drained.minutes) == 4
+            assert [reset.reason for reset in drained.resets] == ["clear"]
