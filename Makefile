@@ -13,7 +13,7 @@ RUN_STAMP := $(VENV)/.stamp-run
 DEV_STAMP := $(VENV)/.stamp-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo-engine test lint types ci bench fuzz test-browser test-engine screenshots traps format lock clean
+.PHONY: help run demo-engine test lint types ci bench bench-alerts fuzz test-browser test-engine screenshots traps format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ ci: lint types test ## Everything the continuous integration runs
 bench: $(DEV_STAMP) ## Run the benchmarks, each against its baseline (minutes)
 	@set -e; for script in bench/bench_*.py; do \
 	  echo "== $$script"; $(BIN)/python -m "bench.$$(basename $$script .py)" $(ARGS); done
+
+bench-alerts: $(DEV_STAMP) ## Judge drops on traffic with known faults (a quarter of an hour; ARGS="--seeds 21-40")
+	@$(BIN)/python -m bench.alerts.score $(ARGS)
 
 fuzz: $(DEV_STAMP) ## Damage 200,000 inputs of every parser (minutes; ARGS="--inputs 5000")
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)

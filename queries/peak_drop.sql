@@ -124,13 +124,20 @@ template_usual AS (
 parts AS (
     SELECT
         place, model, value, template, version,
-        -- Tokens lost by its own ratio, and by its share of the traffic.
-        (coalesce(before.hit_ratio, usual.hit_ratio) - now.hit_ratio) * now.reported_tokens
-            AS own_tokens,
+        -- Tokens lost by its own ratio, and by its share of the traffic. One that appeared is all mix.
+        CASE
+            WHEN before.hit_ratio IS NULL THEN 0
+            ELSE (before.hit_ratio - now.hit_ratio) * now.reported_tokens
+        END AS own_tokens,
+        CASE
+            WHEN before.hit_ratio IS NULL
+                THEN (usual.hit_ratio - now.hit_ratio) * now.reported_tokens
+            ELSE (usual.hit_ratio - before.hit_ratio) * (
+                now.reported_tokens
+                - before.reported_tokens / usual.reported_tokens * facts.reported_tokens
+            )
+        END AS mix_tokens,
         ratio(now.hit_ratio, before.hit_ratio) AS kept_ratio,
-        (usual.hit_ratio - coalesce(before.hit_ratio, usual.hit_ratio))
-        * (now.reported_tokens - coalesce(before.reported_tokens, 0) / usual.reported_tokens
-            * facts.reported_tokens) AS mix_tokens,
         version IS NOT NULL AND NOT list_contains(before.versions, version) AS is_new_version
     FROM template_facts AS now
     JOIN facts USING (place, week, model, value)

@@ -1,0 +1,262 @@
+"""`peak_drop` on small tables whose figures are worked out by hand.
+
+Four Mondays at 10:00 had ratios of 0.80, 0.80, 0.79 and 0.81 on 100,000 tokens, 30 November is the
+fifth. Their median is 0.80. Between weeks the ratio strays by 0, 0.01 and 0.02: times the harmonic
+tokens 0, 5 and 20, in the median 5. So by chance it strays by
+sqrt(2.198 x 5 x (1/100,000 + 1/400,000)) = 0.0117, and by twice that where the load is new.
+"""
+
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from typing import Any
+
+import duckdb
+import pytest
+
+from queries import registry
+
+MONDAY = datetime(2026, 11, 30, 10, tzinfo=UTC)
+RATIOS = (0.81, 0.79, 0.80, 0.80)  # one to four weeks before
+TOKENS = 100_000
+REQUESTS = 20
+CHANCE = (2.198 * 5 * (1 / 100_000 + 1 / 400_000)) ** 0.5
+
+
+class Table:
+    """Rows of whole hours, put in as a store would hold them."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect()
+        schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
+        self._connection.execute(schema)
+        self._connection.execute(registry.views_sql())
+        self._number = 0
+
+    def hour(self, begin: datetime, ratio: float, tokens: int = TOKENS, **columns: object) -> None:
+        """Requests of equal size, spread over an hour, and the roll-up of it."""
+        each = tokens // REQUESTS
+        for place in range(REQUESTS):
+            self.request(begin + timedelta(seconds=60 + 150 * place), each,
+                         round(each * ratio), **columns)  # fmt: skip
+
+    def request(
+        self, ts: datetime, prompt_tokens: int, cached_tokens: int | None, **columns: object
+    ) -> None:
+        self._number += 1
+        row = {
+            "ts": ts, "arrived": ts, "source": "s", "source_format": "f", "attempt": 1,
+            "status": "ok", "outcome": "unknown", "prompt_basis": "inclusive", "batch": 1,
+            "position": self._number, "model": "m", "template": "t",
+            "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, **columns,
+        }  # fmt: skip
+        self._insert("requests", row)
+        if cached_tokens is not None:
+            minute = ts.replace(second=0, microsecond=0)
+            self._insert("minute_rollup", {
+                "minute": minute, "model": row["model"], "reported_prompt_tokens": prompt_tokens,
+                "cached_tokens": cached_tokens,
+            })  # fmt: skip
+
+    def page(self, begin: datetime, usage_ratio: float, **columns: object) -> None:
+        """One sample in the middle of an hour."""
+        self._insert("engine_samples", {
+            "target": "r", "replica": "r", "engine": "vllm", "role": "unified", "model": "m",
+            "since": begin + timedelta(minutes=25), "ts": begin + timedelta(minutes=30),
+            "reset": False, "gap": False, "kv_usage_ratio": usage_ratio, **columns,
+        })  # fmt: skip
+
+    def _insert(self, table: str, row: dict[str, object]) -> None:
+        values = [
+            v.astimezone(UTC).replace(tzinfo=None) if isinstance(v, datetime) else v
+            for v in row.values()
+        ]
+        places = ", ".join("?" * len(row))
+        self._connection.execute(
+            f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", values
+        )
+
+    def judge(self, begin: datetime = MONDAY, **params: object) -> dict[str, Any]:
+        """The row of the hour that begins then; it must be the only one."""
+        [row] = self.rows(until=begin + timedelta(hours=1), **params)
+        return row
+
+    def rows(self, **params: object) -> list[dict[str, Any]]:
+        return registry.rows(registry.run(self._connection.cursor(), "peak_drop", params))
+
+
+@pytest.fixture
+def table() -> Table:
+    """The four weeks before, without the Monday itself."""
+    made = Table()
+    for week, ratio in enumerate(RATIOS, 1):
+        made.hour(MONDAY - timedelta(weeks=week), ratio, model_fingerprint="w1")
+    return made
+
+
+def test_a_fall_beyond_chance_is_a_drop(table: Table) -> None:
+    table.hour(MONDAY, 0.5, model_fingerprint="w1")
+    row = table.judge()
+    assert (row["history_weeks"], row["method"], row["basis"]) == (4, "same hours", "log")
+    assert row["reported_prompt_tokens"] == TOKENS
+    assert row["token_hit_ratio"] == pytest.approx(0.5)
+    assert row["expected_ratio"] == pytest.approx(0.8)
+    assert row["expected_low_ratio"] == pytest.approx(0.8 - 3 * 2 * CHANCE, abs=1e-6)
+    assert row["drop_ratio"] == pytest.approx(0.3)
+    assert row["is_drop"] is True
+    assert row["contributor"] == "t"
+    assert row["contributor_share_ratio"] == pytest.approx(1)
+
+
+def test_a_fall_within_chance_is_none(table: Table) -> None:
+    """Five points are not enough: 3.5 x 2 x 0.0117 are 8.2."""
+    table.hour(MONDAY, 0.74)
+    row = table.judge()
+    assert row["drop_ratio"] == pytest.approx(0.06)
+    assert (row["is_drop"], row["class"], row["severity"]) == (False, None, None)
+
+
+def test_t58_little_traffic_is_not_judged(table: Table) -> None:
+    table.hour(MONDAY, 0.0, tokens=10_000)
+    assert table.judge()["is_drop"] is None
+    assert table.judge(min_tokens=5_000)["is_drop"] is True
+    assert table.rows(until=MONDAY + timedelta(hours=5)) == []
+
+
+def test_hours_of_the_week_are_local(table: Table) -> None:
+    """Berlin put its clocks back on 25 October: 10:00 UTC of 2 November was 11:00 there, the Monday
+    before 12:00. The same local hour is 09:00 UTC then."""
+    third = datetime(2026, 11, 2, 10, tzinfo=UTC)
+    made = Table()
+    for week in (1, 2, 3, 4):
+        made.hour(third - timedelta(weeks=week, hours=1), 0.9)
+        made.hour(third - timedelta(weeks=week), 0.1)
+    made.hour(third, 0.9)
+    assert made.judge(third, zone="Europe/Berlin")["expected_ratio"] == pytest.approx(0.9)
+    assert made.judge(third, zone="UTC")["expected_ratio"] == pytest.approx(0.1)
+
+
+def test_without_a_week_equal_pressure_is_compared() -> None:
+    """Thirteen hours at 40 % KV usage had 0.7, others at 10 % had 0.9: at 40 % 0.7 is expected."""
+    made = Table()
+    for hour in range(1, 14):
+        made.hour(MONDAY - timedelta(hours=2 * hour), 0.7)
+        made.page(MONDAY - timedelta(hours=2 * hour), 0.4)
+        made.hour(MONDAY - timedelta(hours=2 * hour + 1), 0.9)
+        made.page(MONDAY - timedelta(hours=2 * hour + 1), 0.1)
+    made.hour(MONDAY, 0.7)
+    made.page(MONDAY, 0.42)
+    row = made.judge()
+    assert (row["history_weeks"], row["method"]) == (0, "equal pressure")
+    assert row["expected_ratio"] == pytest.approx(0.7)
+    assert row["severity"] is None
+
+
+def test_what_load_explains_is_no_drop(table: Table) -> None:
+    """Thirteen hours of last week at 60 % KV usage had 0.6; so has this one, usually at 20 %."""
+    for week in range(1, 5):
+        table.page(MONDAY - timedelta(weeks=week), 0.2)
+    for hour in range(13):
+        begin = MONDAY - timedelta(days=3, hours=hour)
+        table.hour(begin, 0.6)
+        table.page(begin, 0.6)
+    table.hour(MONDAY, 0.6)
+    table.page(MONDAY, 0.6)
+    row = table.judge()
+    assert row["load_part_ratio"] == pytest.approx(0.2)
+    assert row["expected_ratio"] == pytest.approx(0.6)
+    assert row["drop_ratio"] == pytest.approx(0, abs=1e-9)
+    assert (row["is_drop"], row["class"]) == (False, "memory pressure as expected")
+    assert row["evidence"] == "KV usage 60 %, usually 20 %"
+
+
+CAUSES: dict[str, tuple[dict[str, Any], str]] = {
+    "deploy": (
+        {"model_fingerprint": "w2"}, "another model fingerprint than in the weeks before"
+    ),
+    "template version or layout": (
+        {"template_version": "v9", "ratio": 0.4}, "template t v9 keeps 50 % of its usual ratio"
+    ),
+    "reuse stopped": ({"ratio": 0.1}, "10 % where 80 % is expected"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_causes_in_evidence_name_the_drop(table: Table, name: str) -> None:
+    columns, evidence = CAUSES[name]
+    given = {"model_fingerprint": "w1", "ratio": 0.7, **columns}
+    table.hour(MONDAY, given.pop("ratio"), **given)
+    row = table.judge()
+    assert (row["is_drop"], row["class"], row["evidence"]) == (True, name, evidence)
+
+
+def test_sessions_that_change_replicas_are_routing_spread(table: Table) -> None:
+    """Ten sessions of two turns each; eight of the ten second turns are on the other replica."""
+    for place in range(10):
+        for turn in (1, 2):
+            replica = "r2" if turn == 2 and place < 8 else "r1"
+            table.request(MONDAY + timedelta(minutes=2 * place + turn), 5_000, 3_500,
+                          session=f"s{place}", turn=turn, replica=replica)  # fmt: skip
+    row = table.judge()
+    assert (row["is_drop"], row["class"]) == (True, "routing spread")
+    assert row["evidence"] == (
+        "80 % of later turns on another replica than the one before, usually 0 %"
+    )
+
+
+def test_sessions_with_scopes_of_their_own_are_isolation(table: Table) -> None:
+    for place in range(REQUESTS):
+        table.request(MONDAY + timedelta(minutes=place), 5_000, 3_500,
+                      session=f"s{place}", scope=f"scope-{place}")  # fmt: skip
+    row = table.judge()
+    assert (row["is_drop"], row["class"]) == (True, "isolation")
+    assert row["evidence"] == "1.00 scopes a session, usually 0.00"
+
+
+def test_resets_are_named(table: Table) -> None:
+    table.hour(MONDAY, 0.7)
+    for _ in range(3):
+        table.page(MONDAY, 0.1, reset=True)
+    row = table.judge()
+    assert (row["is_drop"], row["class"], row["evidence"]) == (True, "reset", "3 resets, usually 0")
+
+
+def test_another_mix_is_named(table: Table) -> None:
+    """A template nobody asked before takes 60 % of the traffic without any reuse: of the fall of 48
+    points all is mix, since the old one keeps its 0.8."""
+    table.hour(MONDAY, 0.8, tokens=40_000)
+    table.hour(MONDAY, 0.0, tokens=60_000, template="campaign")
+    row = table.judge()
+    assert row["token_hit_ratio"] == pytest.approx(0.32)
+    assert (row["is_drop"], row["class"]) == (True, "traffic mix")
+    assert row["evidence"] == "100 % of the fall is another mix of templates"
+
+
+def test_lost_counts_are_telemetry_and_never_a_page(table: Table) -> None:
+    table.hour(MONDAY, 0.8, tokens=60_000)
+    for place in range(8):
+        table.request(MONDAY + timedelta(minutes=place), 5_000, None, ttft_seconds=9.0)
+    row = table.judge()
+    assert (row["is_drop"], row["class"], row["severity"]) == (True, "telemetry", "ticket")
+    assert row["evidence"] == "coverage 60 %, usually 100 %"
+
+
+def test_only_a_drop_that_hurts_is_a_page(table: Table) -> None:
+    slow, fast = Table(), Table()
+    for made, seconds in ((slow, 1.3), (fast, 1.2)):
+        for week, ratio in enumerate(RATIOS, 1):
+            made.hour(MONDAY - timedelta(weeks=week), ratio, ttft_seconds=1.0)
+        made.hour(MONDAY - timedelta(days=1), 0.0, tokens=200_000)  # the highest computed
+        made.hour(MONDAY, 0.5, ttft_seconds=seconds)
+    assert [made.judge()["severity"] for made in (slow, fast)] == ["page", "ticket"]
+    assert [made.judge()["hurts"] for made in (slow, fast)] == [True, False]
+    table.hour(MONDAY, 0.5)  # half of it computed, 50,000 tokens: more than any hour before
+    assert table.judge()["severity"] == "page"
+
+
+def test_every_window_of_a_span_is_judged(table: Table) -> None:
+    table.hour(MONDAY, 0.5)
+    table.hour(MONDAY - timedelta(hours=1), 0.8)
+    rows = table.rows(since=MONDAY - timedelta(hours=2), until=MONDAY + timedelta(hours=1))
+    assert [row["ts"] for row in rows] == ["2026-11-30T10:00:00Z", "2026-11-30T09:00:00Z"]
+    assert [row["is_drop"] for row in rows] == [True, None]
+    assert [row["method"] for row in rows] == ["same hours", "none"]
