@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Literal
 
+from queries import source_words
+
 Row = Mapping[str, object]
 Ask = Callable[[str, Mapping[str, object]], Sequence[Row]]
 Basis = Literal["request log", "engine counters"]
@@ -37,6 +39,7 @@ class Now:
     before: Row
     ttft: Sequence[Row]
     replicas: Sequence[Row]
+    sources: Sequence[Row]
 
 
 def summarise(ask: Ask, moment: datetime) -> Now:
@@ -66,6 +69,7 @@ def summarise(ask: Ask, moment: datetime) -> Now:
         before=before,
         ttft=ask("ttft_by_outcome", window),
         replicas=replicas,
+        sources=ask("figure_sources", window),
     )
 
 
@@ -181,6 +185,7 @@ def headline_facts(view: Now) -> list[tuple[str, str]]:
         ("coverage", percent(view.current.get("coverage_ratio"))),
         ("prompt tokens", whole(view.current["prompt_tokens"])),
         ("computed tokens", whole(view.current["computed_tokens"])),
+        ("told by", source_words.summary(view.sources) or "–"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from exporter.sources.spend_logs_look import SpendLogFacts
 
@@ -155,11 +156,19 @@ class ReportFacts:
 
 
 @dataclass(frozen=True)
+class SourceFacts:
+    """Rows of the questions figure_sources and source_pairs."""
+
+    sources: tuple[Mapping[str, Any], ...] = ()
+    pairs: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything gathered. `exporter_error` says why a configured exporter or store was not
     asked; `list_errors` name lists of targets that could not be read. `sources` are Prometheus
     read in place of pages: how many engines each has lately scraped, or why it does not answer.
-    `spend_logs` are databases among the logs."""
+    `spend_logs` are databases among the logs; `told_by` says whose figures the store has."""
 
     targets: tuple[TargetFacts, ...] = ()
     logs: tuple[LogFacts, ...] = ()
@@ -171,6 +180,7 @@ class Facts:
     list_errors: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, int | str] = field(default_factory=dict)
     spend_logs: tuple[SpendLogFacts, ...] = ()
+    told_by: SourceFacts = SourceFacts()
 
     @property
     def engines(self) -> tuple[TargetFacts, ...]:

@@ -51,6 +51,8 @@ CHECKS = {
     "exporter": "does the exporter run, and is its store there?",
     "lists": "can the lists of targets be read?",
     "prometheus": "does the Prometheus that is read in place of pages answer?",
+    "sources": "where do the figures come from, and do two sources of one thing agree?",
+    "counted-twice": "is anything in the sums twice?",
     "level": "what can be seen, and what is the next step?",
 }
 

@@ -17,6 +17,7 @@ from prefixscope.doctor.asked import Asked, asked_joins, asked_logs, asked_targe
 from prefixscope.doctor.facts import Facts, LogFacts
 from prefixscope.doctor.look import Looking, look_at, merged
 from prefixscope.doctor.reports import asked_reports
+from prefixscope.doctor.sources import asked_sources
 from prefixscope.doctor.spend_logs import looked as looked_spend_logs
 from prefixscope.recognise import engines_behind, page_url
 from prefixscope.settings import Settings, server_token
@@ -45,6 +46,7 @@ def from_answers(answers: Answers, since: datetime | None) -> Facts:
         logs=tuple(asked_logs(asked, now)),
         joins=asked_joins(asked),
         window=asked_window(asked),
+        told_by=asked_sources(asked),
         reports=asked_reports(asked, now),
         asked=answers.where,
     )

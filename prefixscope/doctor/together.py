@@ -7,6 +7,7 @@ from prefixscope.doctor.facts import Facts, LogFacts, TargetFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.doctor.logs import MANY_ROWS, check_log
 from prefixscope.doctor.reports import check_reports
+from prefixscope.doctor.sources import check_sources
 from prefixscope.doctor.spend_logs import check_spend_logs
 from prefixscope.doctor.targets import check_target
 from prefixscope.doctor.usage import check_usage
@@ -39,6 +40,7 @@ def examine(facts: Facts) -> list[Finding]:
         *_routers(facts),
         *_joins(facts),
         *_log_and_engine(facts),
+        *check_sources(facts.told_by),
         *check_reports(facts.reports),
     ]
     return [

@@ -28,6 +28,7 @@ class Answers:
         self.engine: list[dict[str, object]] = [dict(FIGURES), dict(FIGURES)]
         self.replicas: list[dict[str, object]] = []
         self.ttft: list[dict[str, object]] = []
+        self.sources: list[dict[str, object]] = []
         self.windows: list[tuple[object, object]] = []
 
     def __call__(self, name: str, params: Mapping[str, object]) -> Rows:
@@ -39,7 +40,10 @@ class Answers:
         if name in ("hit_ratio", "engine_hit_ratio"):
             hours = self.log if name == "hit_ratio" else self.engine
             return [hours[0 if params["until"] == self.windows[0][1] else 1]]
-        return {"replicas": self.replicas, "ttft_by_outcome": self.ttft}[name]
+        return {
+            "replicas": self.replicas, "ttft_by_outcome": self.ttft,
+            "figure_sources": self.sources,
+        }[name]  # fmt: skip
 
     def view(self) -> now.Now:
         return now.summarise(self, NOON)
@@ -47,6 +51,21 @@ class Answers:
 
 def hour(ratio: float | None, **more: object) -> dict[str, object]:
     return FIGURES | {"token_hit_ratio": ratio} | more
+
+
+def test_who_told_the_figures_is_said() -> None:
+    answers = Answers()
+    answers.sources = [
+        {"kind": "log", "source": "gate<way>", "basis": "litellm", "observer": None, "rows": 1_204},
+        {"kind": "engine", "source": "", "basis": "scrape", "observer": "engine", "targets": 4},
+        {"kind": "engine", "source": "", "basis": "scrape", "observer": "router", "targets": 1},
+    ]
+    told = (
+        "request log gate<way> (litellm, 1,204 rows) and counters of engines polled from 4 targets"
+    )
+    assert ("told by", told) in now.headline_facts(answers.view())
+    assert "gate&lt;way&gt; (litellm" in now.render(answers.view(), "1")
+    assert ("told by", "–") in now.headline_facts(Answers().view())
 
 
 def test_an_empty_store_says_the_first_step() -> None:
