@@ -6,15 +6,15 @@ of full attention where there is one, else the lowest number.
 """
 
 import math
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from exporter.blocks.chains import NO_NAME, Chains
+from exporter.blocks.chains import Chains
+from exporter.blocks.naming import Naming
 from exporter.blocks.residency import Residency
-from exporter.blocks.wire import REMOVED, STORED, Batch, Hash, tier_of, unsigned_hash
+from exporter.blocks.wire import REMOVED, STORED, Batch, tier_of, unsigned_hash
 from exporter.records import TIERS, Tier
 
 # Operations that gather before they are applied together.
@@ -57,15 +57,13 @@ class Tiers:
     """One replica's caches. Batches are applied in order; `flush` before figures are read."""
 
     def __init__(self, chains: Chains | None, live_seconds: float = math.inf) -> None:
-        self._chains = chains
+        self._naming = None if chains is None else Naming(chains)
         self._live_seconds = live_seconds
         self._live = True
         self._groups: dict[Tier, _Group] = {}
         self._by_medium: dict[str | None, Tier | None] = {}
         # Shortcut for removals, which engines publish one by one.
         self._group_by_medium: dict[str | None, _Group] = {}
-        # Names and depths of blocks that wait to be applied.
-        self._recent: dict[int, tuple[int, int]] = {}
         self._doubt: str | None = None
         self._tier_doubts: dict[Tier, str | None] = {}
         self._only_unseen = False
@@ -176,59 +174,20 @@ class Tiers:
             cache.block_size = event.block_size
         parent = event.parent_block_hash
         parent = None if parent is None else unsigned_hash(parent)
-        has_tokens = bool(event.block_size)
-        if self._chains is None:
-            cache.pending.store(event.block_hashes, ts, parent, chained=has_tokens)
-        elif has_tokens and event.token_ids:
-            self._store_named(cache, event, ts, parent, self._chains)
+        if self._naming is None:
+            chained = bool(event.block_size)
+            cache.pending.store(event.block_hashes, ts, parent, chained=chained)
         else:
-            self._store_placeholder(cache, event.block_hashes, ts)
-
-    def _store_named(
-        self,
-        cache: Residency,
-        event: Any,  # noqa: ANN401 - see above
-        ts: float,
-        parent: int | None,
-        chains: Chains,
-    ) -> None:
-        hashes = event.block_hashes
-        before: tuple[int, int] | None = None
-        if parent is not None:
-            before = self._before(cache, parent) or (NO_NAME, 0)
-        names = chains.names(event, None if before is None else before[0])
-        depth = 1 if before is None else before[1] + 1 if before[1] else 0
-        cache.pending.store(hashes, ts, parent, names=names, depth=depth)
-        for offset, block_hash in enumerate(hashes):
-            self._recent[unsigned_hash(block_hash)] = names[offset], depth and depth + offset
-
-    def _store_placeholder(self, cache: Residency, hashes: Sequence[Hash], ts: float) -> None:
-        """Blocks told by their hashes alone: another tier may know their names. Those that follow
-        each other in their prompt are taken for a chain."""
-        known = [self._before(cache, unsigned_hash(each)) or (NO_NAME, 0) for each in hashes]
-        start = 0
-        for end in range(1, len(hashes) + 1):
-            if end < len(hashes) and 0 < known[end][1] == known[end - 1][1] + 1:
-                continue
-            names = array("Q", [name for name, _ in known[start:end]])
-            cache.pending.store(hashes[start:end], ts, None, names=names, depth=known[start][1])
-            start = end
-
-    def _before(self, cache: Residency, block_hash: int) -> tuple[int, int] | None:
-        """Name and depth of a block of this cache, else of any other tier."""
-        found = self._recent.get(block_hash) or cache.name_and_depth(block_hash)
-        if found is not None:
-            return found
-        others = (each.name_and_depth(block_hash) for _, each in self.caches() if each is not cache)
-        return next((each for each in others if each is not None), None)
+            others = [each for _, each in self.caches() if each is not cache]
+            self._naming.store(event, ts, parent, cache, others)
 
     def _begin(self, tier: Tier, index: int, preference: int) -> _Group:
         """A tier's first group, or a better one: what was counted stays counted."""
-        cache = Residency(named=self._chains is not None)
+        cache = Residency(named=self._naming is not None)
         cache.live = self._live
         old = self._groups.get(tier)
         if old is not None:
-            self.flush()
+            # What waits there is told by the better group too.
             cache.tallies = old.cache.tallies
             cache.uses_known_since = old.cache.uses_known_since
         self._groups[tier] = _Group(index, preference, cache)
@@ -241,7 +200,8 @@ class Tiers:
         for place in reversed(range(len(caches))):
             cache, lower = caches[place], caches[place + 1 :]
             cache.flush(lower, self._heard)
-        self._recent.clear()
+        if self._naming is not None:
+            self._naming.applied()
         for tier, cache in self.caches():
             if cache.unknown_removals and self.uncertain(tier) is None:
                 self._tier_doubts[tier] = NEVER_STORED

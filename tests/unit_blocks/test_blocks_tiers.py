@@ -117,6 +117,7 @@ def test_hybrid_groups_are_counted_once() -> None:
     )
     cache = listener.cache()
     assert (cache.resident_blocks, cache.resident_tokens, cache.evicted_blocks) == (3, 48, 0)
+    assert cache.stored_blocks == 3
     listener.hear(removed([3], group_idx=1, **GPU), seconds=2)
     assert (listener.cache().evicted_blocks, listener.cache().resident_blocks) == (1, 2)
     assert listener.cache().uncertain is None

@@ -175,6 +175,18 @@ def test_malformed_batches_name_the_field_and_not_its_content(payload: bytes, na
     assert caught.value.__cause__ is None
 
 
+def test_an_event_of_tensorrt_llm_is_refused_and_not_misread() -> None:
+    """Hand-written after engines.md, read, not run: JSON, which its server hands out once."""
+    token = 1_234_567_891
+    event = (
+        b'{"event_id": 4, "data": {"type": "stored", "parent_hash": null, "blocks":'
+        b'[{"block_hash": 9, "tokens": [{"token_id": %d, "token_extra_id": 0}]}]}}' % token
+    )
+    with pytest.raises(BadBatch) as caught:
+        Decoder(True).decode(event)
+    assert str(token) not in str(caught.value)
+
+
 def test_values_nested_without_end_are_a_bad_batch() -> None:
     deep = b"\x91" * 100_000 + b"\x00"
     whole = b"\x93" + msgspec.msgpack.encode(1.5) + b"\x91" + deep + b"\x00"
