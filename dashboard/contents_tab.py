@@ -23,7 +23,8 @@ def body(answers: Answers) -> None:
         return
     events_note.uncertain(streams)
     by = choose("Group by", "contents", DIMENSIONS, "template")
-    held = [row for row in answers.rows("resident_contents", by=by) if row.get("tokens")]
+    held = [_named(row, by) for row in answers.rows("resident_contents", by=by)
+            if row.get("tokens")]  # fmt: skip
     copies = answers.rows("block_copies")
     _tiles(held, copies)
     st.caption(_as_of(held, streams))
@@ -32,6 +33,11 @@ def body(answers: Answers) -> None:
     else:
         _contents(answers, held, by)
     _copies(copies)
+
+
+def _named(row: Row, dimension: str) -> Row:
+    """What no request told is not known; elsewhere '' stands for "not given"."""
+    return row if row.get(dimension) else {**row, dimension: "(not known)"}
 
 
 def _as_of(held: Rows, streams: Rows) -> str:
@@ -74,7 +80,8 @@ def _contents(answers: Answers, held: Rows, by: str) -> None:
         page.chart(held_by(held, by), f"contents-{by}", f"Resident tokens by {by}")
     with right:
         st.markdown("##### Prefixes that hold most", help=purpose("resident_prefixes"))
-        prefixes = answers.rows("resident_prefixes")
+        found = answers.rows("resident_prefixes")
+        prefixes = [_named(_named(row, "template"), "tenant") for row in found]
         if prefixes:
             shown = columns.sized(columns.PREFIXES, prefixes)
             tables.show(prefixes, shown, "prefixes", alt="Resident prefixes")

@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.errors import PrefixscopeError
+from exporter.geometry import ModelGeometry
 from exporter.sources.discovery import StaticTarget
+from exporter.sources.events.settings import EventSettings
 from exporter.store.store import Store
 from prefixscope.client import Exporter, OpenStore
 from prefixscope.commands.options import messages
 from prefixscope.demo import DemoFiles, LiveDemo, write_demo
+from prefixscope.demo.scenario import KV_BYTES_PER_TOKEN, MODEL
 from prefixscope.loading import load
 from prefixscope.owner import read_owner
 from prefixscope.serve import listen
@@ -30,17 +33,24 @@ def prepared(
     """
     listen(settings.server.listen).close()  # in use? better said now than after the work
     _make_room(directory)
-    with _working(f"Writing {days} days of synthetic traffic to {directory / FILES} …"):
-        files = write_demo(directory / FILES, end=datetime.now(UTC), days=days, requests=requests)
     store = settings.store.model_copy(update={"directory": directory / STORE})
     settings = settings.model_copy(update={"store": store})
+    with _working(f"Writing {days} days of synthetic traffic to {directory / FILES} …"):
+        files = write_demo(directory / FILES, end=datetime.now(UTC), days=days, requests=requests,
+                           hash_key=_hash_key(settings))  # fmt: skip
     with _working(f"Loading it into {settings.store.directory} …"):
         _load(files, settings)
-    with _live(files, settings) as targets:
-        static = [StaticTarget(url=url, name=name) for name, url in targets.items()]
+    with _live(files, settings) as live:
+        static = [StaticTarget(url=url, name=name) for name, url in live.targets.items()]
+        events = [
+            EventSettings(source="demo", endpoint=at.live, replay_endpoint=at.replay, replica=name,
+                          model=MODEL)
+            for name, at in live.event_endpoints.items()
+        ]  # fmt: skip
         listed = settings.scrape.targets.model_copy(update={"static": static})
         scrape = settings.scrape.model_copy(update={"targets": listed})
-        yield settings.model_copy(update={"scrape": scrape})
+        geometry = [ModelGeometry(model=MODEL, bytes_per_token=KV_BYTES_PER_TOKEN)]
+        yield settings.model_copy(update={"scrape": scrape, "events": events, "geometry": geometry})
 
 
 @contextmanager
@@ -69,12 +79,21 @@ def _make_room(directory: Path) -> None:
         shutil.rmtree(directory / FILES)
 
 
-def _load(files: DemoFiles, settings: Settings) -> None:
-    """Take the files in as anybody's: same reader, same mapping, same checks."""
+def _hash_key(settings: Settings) -> str:
+    """The key of the store's hashes: rows of the demo are named with it, as a tap's would be."""
     store = Store.open(settings.store.directory, settings.store)
     try:
         # Labelled before the first row: nobody ever sees this data without the label.
         store.set_meta("demo", "true")
+        return store.key
+    finally:
+        store.close()
+
+
+def _load(files: DemoFiles, settings: Settings) -> None:
+    """Take the files in as anybody's: same reader, same mapping, same checks."""
+    store = Store.open(settings.store.directory, settings.store)
+    try:
         inputs = [*files.logs.items(), ("pages", list(files.pages.values()))]
         for source, paths in inputs:
             loaded = load(paths, OpenStore(store), source=source, log_format="auto")
@@ -85,15 +104,15 @@ def _load(files: DemoFiles, settings: Settings) -> None:
 
 
 @contextmanager
-def _live(files: DemoFiles, settings: Settings) -> Iterator[dict[str, str]]:
-    """The traffic going on; gives replica names with the addresses of their pages."""
+def _live(files: DemoFiles, settings: Settings) -> Iterator[LiveDemo]:
+    """The traffic going on, its pages and its events."""
     url = f"http://{settings.server.listen}"
     live = LiveDemo(files.traffic, url, token=server_token(settings.server))
     stop = threading.Event()
     thread = threading.Thread(target=live.run, args=(stop,), name="demo")
     thread.start()
     try:
-        yield live.targets
+        yield live
     finally:
         stop.set()
         thread.join()

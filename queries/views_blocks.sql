@@ -1,15 +1,19 @@
 -- What the questions about blocks share: what KV-cache events told (block_minutes), beside what
 -- engines count themselves.
 
+-- When what a row says was so: when it was heard, but of events heard long after (a replay) the
+-- end of their minute.
+CREATE OR REPLACE MACRO so_at(minute, heard) AS least(heard, minute + INTERVAL 1 MINUTE);
+
 -- What each cache held after each row of events. A row stands until the next one.
 CREATE OR REPLACE VIEW residency AS
 SELECT
-    replica, tier, heard,
-    arg_max(source, minute) AS source,
-    arg_max(block_size, minute) AS block_size,
-    arg_max(resident_blocks, minute) AS resident_blocks,
-    arg_max(resident_tokens, minute) AS resident_tokens,
-    arg_max(struct_pack(reason := uncertain), minute).reason AS uncertain
+    replica, tier, so_at(minute, heard) AS stood_at,
+    arg_max(source, heard) AS source,
+    arg_max(block_size, heard) AS block_size,
+    arg_max(resident_blocks, heard) AS resident_blocks,
+    arg_max(resident_tokens, heard) AS resident_tokens,
+    arg_max(struct_pack(reason := uncertain), heard).reason AS uncertain
 FROM block_minutes
 WHERE resident_blocks IS NOT NULL
 GROUP BY ALL;
@@ -41,7 +45,7 @@ SELECT
     END AS told_from,
     CASE
         WHEN bool_or(coalesce(s.connected, false)) THEN any_value(newest.moment)
-        ELSE max(b.heard)
+        ELSE max(so_at(b.minute, b.heard))
     END AS told_until
 FROM block_minutes AS b
 LEFT JOIN block_streams AS s USING (source, replica)
@@ -452,13 +456,13 @@ SELECT
             THEN 'more is resident than the memory holds' END
     ) END AS uncertain
 FROM samples AS s
-ASOF LEFT JOIN held AS h ON s.replica = h.replica AND s.ts >= h.heard;
+ASOF LEFT JOIN held AS h ON s.replica = h.replica AND s.ts >= h.stood_at;
 
 -- Resident tokens now, per model and tier: the last word on each cache.
 CREATE OR REPLACE VIEW resident_totals AS
 SELECT t.model, r.tier, sum(resident_tokens)::BIGINT AS resident_tokens
 FROM (
-    SELECT replica, tier, arg_max(resident_tokens, heard) AS resident_tokens
+    SELECT replica, tier, arg_max(resident_tokens, stood_at) AS resident_tokens
     FROM residency GROUP BY ALL
 ) AS r
 JOIN told_caches AS t ON t.replica = r.replica AND t.tier = r.tier

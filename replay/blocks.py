@@ -22,11 +22,22 @@ The rules, in one place:
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 
 def reusable_blocks(prompt_tokens: int, block_tokens: int) -> int:
     """Count the blocks of a prompt that could be reused at best: ⌊(P − 1) / B⌋, 0 if empty."""
     return max(prompt_tokens - 1, 0) // block_tokens
+
+
+class Listener(Protocol):
+    """Is told what a pool stores and loses, as an engine's KV-cache events are."""
+
+    def stored(self, blocks: Sequence[int], parent: int | None) -> None:
+        """Blocks in a row became reusable; `parent` is the one before, None at the start."""
+
+    def evicted(self, blocks: Sequence[int]) -> None:
+        """Cached blocks were lost to make room."""
 
 
 @dataclass(slots=True)
@@ -51,12 +62,13 @@ class BlockPool:
     `running_blocks` + `cached_blocks` never exceeds `capacity_blocks`.
     """
 
-    def __init__(self, capacity_blocks: int) -> None:
+    def __init__(self, capacity_blocks: int, listener: Listener | None = None) -> None:
         if capacity_blocks < 1:
             raise ValueError(f"capacity_blocks must be at least 1, got {capacity_blocks}")
         self.capacity_blocks = capacity_blocks
         self.running_blocks = 0
         self.evicted_blocks = 0
+        self._listener = listener
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
 
@@ -151,10 +163,26 @@ class BlockPool:
         fresh = [block for block in due if block not in references and block not in idle]
         references.update(dict.fromkeys(fresh, 1))
         lease.held += fresh
+        if self._listener is not None and fresh:
+            _tell_stored(self._listener, lease, set(fresh), until)
         lease.published_blocks = max(lease.published_blocks, until)
 
     def _evict_overflow(self) -> None:
         overflow = self.running_blocks + len(self._idle) - self.capacity_blocks
-        for _ in range(overflow):
-            self._idle.popitem(last=False)
+        lost = [self._idle.popitem(last=False)[0] for _ in range(overflow)]
+        if self._listener is not None and lost:
+            self._listener.evicted(lost)
         self.evicted_blocks += max(overflow, 0)
+
+
+def _tell_stored(listener: Listener, lease: Lease, fresh: set[int], until: int) -> None:
+    """Tell of fresh blocks run by run: between them may stand blocks others have stored."""
+    run: list[int] = []
+    for place in range(lease.published_blocks, min(until, len(lease.chain)) + 1):
+        block = lease.chain[place] if place < min(until, len(lease.chain)) else None
+        if block in fresh:
+            run.append(lease.chain[place])
+        elif run:
+            first = place - len(run)
+            listener.stored(run, lease.chain[first - 1] if first else None)
+            run = []

@@ -1,5 +1,7 @@
 """What leaves the cache: how fast, when it was emptied, and how old blocks were."""
 
+from datetime import timedelta
+
 import plotly.graph_objects as go
 
 from dashboard.figures.layout import style, time_axis
@@ -31,10 +33,13 @@ def turnover(
 ) -> go.Figure:
     """Blocks stored, evicted and demoted a minute, by tier and basis, with resets marked.
 
-    A step of which nothing is told is a gap; one in which nothing left is 0.
+    A step of which nothing is told is a gap; one in which nothing left is 0. The last step is left
+    out while it is under way: the rate of a few seconds is noise.
     """
     figure = go.Figure()
     top = 0.0
+    ended = [r for r in rows if moment(r["ts"]) + timedelta(seconds=step_seconds) <= moment(until)]
+    rows = ended or rows
     for basis, tier in sorted({(str(r.get("basis")), str(r.get("tier"))) for r in rows}):
         own = [r for r in rows if (r.get("basis"), r.get("tier")) == (basis, tier)]
         for word, column, colour in _FLOWS:

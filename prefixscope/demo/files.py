@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from exporter.errors import PrefixscopeError
+from prefixscope.demo.events import SPAN_SECONDS, ChainNames
 from prefixscope.demo.facts import Facts, Tally
 from prefixscope.demo.fleet import Call, Replica
 from prefixscope.demo.pages import CONTENT_TYPE, metric_page
@@ -49,12 +50,14 @@ def write_demo(
     seed: int = SEED,
     requests: int = REQUESTS,
     days: int = DAYS,
+    hash_key: str | None = None,
 ) -> DemoFiles:
     """Write `days` of traffic up to `end`, about `requests` of them; same arguments, same bytes.
 
     `end` is taken down to its whole minute.
     `directory` must not hold an earlier demo. Fewer days with as many requests a day keep the
-    load, so that a short demo shows the same peaks.
+    load, so that a short demo shows the same peaks. With `hash_key` the rows of the last hours
+    carry hash chains made with it; KV-cache events of that time wait in `traffic`.
     """
     _check(directory, end, requests, days)
     end = end.astimezone(UTC).replace(second=0, microsecond=0)
@@ -66,14 +69,18 @@ def write_demo(
         requests_per_second=requests / (days * 86_400),
         seed=seed,
     )
+    traffic.names = None if hash_key is None else ChainNames(hash_key)
     _write_label(directory, traffic, seed, start_unix, end_unix)
-    tally = Tally()
+    tally, told = Tally(), False
     with ExitStack() as stack:
         logs = stack.enter_context(_LogWriter(directory / "logs", start_unix))
         scrapes = {r.name: stack.enter_context(_PageWriter(directory, r)) for r in traffic.replicas}
         for moment in _scrape_times(start_unix, end_unix, traffic.story.restart):
             calls = traffic.advance(moment)
-            logs.write(calls)
+            if hash_key is not None and not told and moment >= end_unix - SPAN_SECONDS:
+                traffic.tell_events(moment)
+                told = True
+            logs.write(calls, traffic.names)
             for call in calls:
                 tally.add(call)
             for writer in scrapes.values():
@@ -149,11 +156,11 @@ class _LogWriter(ExitStack):
         self._start = start
         self._files: dict[str, dict[Path, BinaryIO]] = defaultdict(dict)
 
-    def write(self, calls: list[Call]) -> None:
+    def write(self, calls: list[Call], names: ChainNames | None) -> None:
         lines: dict[tuple[str, int], list[str]] = defaultdict(list)
         for call in calls:
             week = int((call.ended - self._start) // WEEK_SECONDS)
-            lines[call.template.source, week].append(log_line(call))
+            lines[call.template.source, week].append(log_line(call, names))
         for (source, week), rows in lines.items():
             self._file(source, week).write("".join(rows).encode())
 

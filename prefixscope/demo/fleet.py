@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Literal
 
+from prefixscope.demo.events import KvEvents
 from prefixscope.demo.prompts import Session
 from prefixscope.demo.scenario import (
     BLOCK_TOKENS,
@@ -102,7 +103,8 @@ class Replica:
         self.name = name
         self.started = self.up_from = started
         self.accepting = True
-        self.pool = BlockPool(REPLICA_BLOCKS)
+        self.events = KvEvents()
+        self.pool = BlockPool(REPLICA_BLOCKS, self.events)
         self.counters = Counters()
         self.waiting: deque[Call] = deque()
         self._prefill_tokens_per_second = prefill_tokens_per_second
@@ -127,6 +129,7 @@ class Replica:
         while self.waiting and (start := self.next_start()) <= now:
             self.release(start)
             call = self.waiting[0]
+            self.events.moment = start
             lease = self._admit(call)
             if lease is None:
                 self._ready = self._running[0][0]  # memory comes back when a request ends
@@ -145,7 +148,8 @@ class Replica:
         """Start the process anew: empty cache, counters at 0. Only while nothing runs."""
         if self._running or self.waiting:
             raise ValueError(f"{self.name} still has requests; drain it first")
-        self.pool = BlockPool(capacity_blocks)
+        self.events.restart()
+        self.pool = BlockPool(capacity_blocks, self.events)
         self.counters = Counters()
         self.started = now
         self.up_from = self._ready = now + boot_seconds
@@ -172,7 +176,8 @@ class Replica:
         decode_seconds = call.output_tokens / DECODE_TOKENS_PER_SECOND * slowdown
         first_token = start + call.prefill_seconds
         call.ended = round(first_token + decode_seconds + call.gateway_seconds, 6)
-        call.chain = []
+        prompt_blocks = call.prompt_tokens // BLOCK_TOKENS
+        call.chain = call.chain[:prompt_blocks] if self.events.began else []
         self._ready = first_token
         self._prefilling = lease
         heappush(self._running, (call.ended, next(self._order), lease))
@@ -180,4 +185,5 @@ class Replica:
     def release(self, now: float) -> None:
         """Give back the memory of every request that has ended by `now`."""
         while self._running and self._running[0][0] <= now:
-            self.pool.end(heappop(self._running)[2])
+            self.events.moment, _, lease = heappop(self._running)
+            self.pool.end(lease)

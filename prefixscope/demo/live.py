@@ -1,4 +1,4 @@
-"""The demo going on: new rows posted to the exporter, and metric pages it can scrape.
+"""The demo going on: new rows posted to the exporter, metric pages it can scrape, and events.
 
 The traffic continues where its history ended, with the same sessions, caches and counters. It
 comes at the pace of the history (several rows a minute), so that the load line has no step.
@@ -17,6 +17,7 @@ import requests
 from exporter.errors import PrefixscopeError
 from prefixscope.demo.fleet import Call
 from prefixscope.demo.pages import CONTENT_TYPE, metric_page
+from prefixscope.demo.publishing import Endpoints, EventPublisher
 from prefixscope.demo.rows import log_line
 from prefixscope.demo.traffic import Traffic
 
@@ -59,8 +60,18 @@ class LiveTraffic:
             self._ended = []
         rows: dict[str, list[str]] = defaultdict(list)
         for call in ended:
-            rows[call.template.source].append(log_line(call))
+            rows[call.template.source].append(log_line(call, self._traffic.names))
         return dict(rows)
+
+    def event_batches(self, replica_name: str, first: int) -> list[tuple[int, bytes]]:
+        """The batches of KV-cache events that are kept of a replica, from that number on."""
+        with self._lock:
+            self._ended += self._traffic.advance(self._clock())
+            for replica in self._traffic.replicas:
+                if replica.name == replica_name:
+                    replica.events.flush()
+                    return [batch for batch in replica.events.batches if batch[0] >= first]
+        return []
 
 
 class LiveDemo:
@@ -84,6 +95,7 @@ class LiveDemo:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._unsent: dict[str, list[str]] = defaultdict(list)
+        self._events = EventPublisher(self._live.replica_names(), self._live.event_batches)
         self._server = _page_server(self._live)
         self._thread = Thread(target=self._server.serve_forever, name="demo-pages", daemon=True)
         self._thread.start()
@@ -95,6 +107,11 @@ class LiveDemo:
         return {
             name: f"http://127.0.0.1:{port}/{name}/metrics" for name in self._live.replica_names()
         }
+
+    @property
+    def event_endpoints(self) -> dict[str, Endpoints]:
+        """Replica name -> where its KV-cache events are published."""
+        return self._events.endpoints
 
     def run(self, stop: Event) -> None:
         """Post rows every two seconds until `stop` is set, then close the pages too."""
@@ -120,7 +137,8 @@ class LiveDemo:
         return posted
 
     def close(self) -> None:
-        """Stop serving pages."""
+        """Stop serving pages and publishing events."""
+        self._events.close()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -3,14 +3,18 @@
 import json
 from datetime import UTC, datetime
 
+from prefixscope.demo.events import ChainNames
 from prefixscope.demo.fleet import Call
 from prefixscope.demo.scenario import BLOCK_TOKENS, LEGACY_GATEWAY, MODEL
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
-def log_line(call: Call) -> str:
-    """Write one row, newline included. What a gateway does not know is left out, never 0."""
+def log_line(call: Call, names: ChainNames | None = None) -> str:
+    """Write one row, newline included. What a gateway does not know is left out, never 0.
+
+    With `names`, a call whose blocks are known carries their hash chain, as the tap's rows do.
+    """
     row: dict[str, object] = {
         "ts": iso_time(call.arrived),
         "request_id": f"demo-{call.number:07d}",
@@ -28,6 +32,10 @@ def log_line(call: Call) -> str:
     }
     if call.replica is not None:
         row |= _served(call)
+    if names is not None and call.chain and call.template.source != LEGACY_GATEWAY:
+        row["block_hashes"] = names.of(call.chain)
+        row["hash_scope"] = "global"
+        row["hash_key_id"] = names.key_id
     return _encode(row) + "\n"
 
 

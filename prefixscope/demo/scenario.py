@@ -11,6 +11,7 @@ from itertools import accumulate
 
 MODEL = "demo-8b"
 BLOCK_TOKENS = 64
+KV_BYTES_PER_TOKEN = 131_072  # 32 layers x 8 KV heads x 256 values x 2 bytes: an 8B model
 REPLICA_BLOCKS = 256
 RESTARTED_BLOCKS = 176  # the restarted replica comes back with less memory for KV
 CONTEXT_TOKENS = 8_192  # a session ends before it outgrows the model

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
+from prefixscope.demo.events import ChainNames
 from prefixscope.demo.fleet import Call, Replica
 from prefixscope.demo.prompts import PromptBook, Session
 from prefixscope.demo.scenario import (
@@ -35,13 +36,16 @@ class Traffic:
     """All replicas, all sessions and the events between them. Times are Unix seconds.
 
     `end` is where history ends; it places the incidents and sets the fleet's clock. The traffic
-    itself goes on after it.
+    itself goes on after it. `names` gives rows their hash chains, once `tell_events` was called.
     """
+
+    names: ChainNames | None = None
 
     def __init__(self, *, start: float, end: float, requests_per_second: float, seed: int) -> None:
         self.story = story = Story.between(start, end)
         self.replicas = [
-            Replica(f"replica-{number}", speed, start)
+            # No two processes start at the same moment.
+            Replica(f"replica-{number}", speed, start - 41.7 * number)
             for number, speed in enumerate(PREFILL_TOKENS_PER_SECOND)
         ]
         self._draws = Random(seed)  # noqa: S311 - invented traffic, not secrets
@@ -65,6 +69,11 @@ class Traffic:
             replica.release(until)
         ended, self._ended = self._ended, []
         return ended
+
+    def tell_events(self, moment: float) -> None:
+        """From now on the replicas keep their KV-cache events."""
+        for replica in self.replicas:
+            replica.events.begin(moment)
 
     def _at(self, moment: float, event: Event) -> None:
         heappush(self._events, (moment, next(self._order), event))
