@@ -3,42 +3,48 @@
 
 -- When replicas restarted, as pages and event streams tell: somewhere in (since, until].
 CREATE OR REPLACE VIEW replica_starts AS
-SELECT
-    replica, since, until,
-    row_number() OVER (PARTITION BY replica ORDER BY since, until) AS number
+SELECT replica, list(since) AS sinces, list(until) AS untils
 FROM (
     SELECT DISTINCT replica, coalesce(since, ts) AS since, ts AS until
     FROM engine_own WHERE reset
     UNION
     SELECT replica, ts, ts FROM block_resets WHERE reason = 'restart'
-);
+)
+GROUP BY replica;
+
+-- How many of these moments lie before; 0 where there are none.
+CREATE OR REPLACE MACRO so_many_before(moments, moment) AS
+    coalesce(len(list_filter(moments, lambda m: m <= moment)), 0);
 
 -- Requests with a chain: who read its first block from cache, and who wrote it. Whoever reads the
 -- first block read it of a prefix that was written with it, so that it stands for the chain.
 -- Hashes are compared only where they mean the same: by key, and by scope of the hashes.
 CREATE OR REPLACE VIEW chain_uses AS
 SELECT
-    r.ts, coalesce(r.replica, '') AS replica,
-    coalesce(r.model, '') AS model, r.model_fingerprint, coalesce(r.adapter, '') AS adapter,
-    concat_ws('/', coalesce(r.hash_key_id, ''), coalesce(r.hash_scope, ''),
-        CASE r.hash_scope WHEN 'engine' THEN r.replica WHEN 'trace' THEN r.source END) AS hashes,
-    r.block_hashes[1] AS first_block,
-    r.cached_tokens,
-    -- A row that does not say may have written. Hashes without a block size name 16 tokens.
-    coalesce(r.cached_tokens >= coalesce(r.block_size, 16), false) AS reads,
-    CASE
-        WHEN lower_tokens(r.cached_tokens, r.cached_device, r.cached_host, r.cached_disk,
-            r.cached_remote) = 0 THEN 'device'
-        ELSE deepest_tier(r.cached_host, r.cached_disk, r.cached_remote)
-    END AS tier,
-    coalesce(began.number, 0) AS written_in,
-    coalesce(ended.number, 0) AS read_in
+    r.* EXCLUDE (first_block),
+    so_many_before(s.sinces, r.ts) AS written_in,
+    so_many_before(s.untils, r.ts) AS read_in
 FROM (
-    SELECT * FROM requests
+    SELECT
+        ts, coalesce(replica, '') AS replica,
+        coalesce(model, '') AS model, model_fingerprint, coalesce(adapter, '') AS adapter,
+        block_hashes[1] AS first_block,
+        hash(
+            first_block, hash_key_id, hash_scope,
+            CASE hash_scope WHEN 'engine' THEN replica WHEN 'trace' THEN source END
+        ) AS chain,
+        cached_tokens,
+        -- A row that does not say may have written. Hashes without a block size name 16 tokens.
+        coalesce(cached_tokens >= coalesce(block_size, 16), false) AS reads,
+        CASE
+            WHEN lower_tokens(cached_tokens, cached_device, cached_host, cached_disk, cached_remote)
+                = 0 THEN 'device'
+            ELSE deepest_tier(cached_host, cached_disk, cached_remote)
+        END AS tier
+    FROM requests
     WHERE block_hashes[1] IS NOT NULL AND replica_role IS DISTINCT FROM 'decode'
 ) AS r
-ASOF LEFT JOIN replica_starts AS began ON began.replica = r.replica AND r.ts >= began.since
-ASOF LEFT JOIN replica_starts AS ended ON ended.replica = r.replica AND r.ts >= ended.until;
+LEFT JOIN replica_starts AS s ON s.replica = r.replica;
 
 -- The same weights: by fingerprint where both are known, else by the name of the model.
 CREATE OR REPLACE MACRO same_weights(model, fingerprint, other_model, other_fingerprint) AS
@@ -54,7 +60,7 @@ WITH uses AS MATERIALIZED (FROM chain_uses),
 
 written AS (
     SELECT
-        hashes, first_block, model, model_fingerprint, adapter, replica, written_in,
+        chain, model, model_fingerprint, adapter, replica, written_in,
         min(ts) AS first_ts
     FROM uses
     WHERE NOT reads
@@ -69,13 +75,42 @@ fingerprints AS (
 ),
 
 reads AS (
-    SELECT row_number() OVER () AS id, *
+    SELECT
+        *,
+        hash(chain, model, model_fingerprint, adapter, replica, tier, read_in) AS reader
     FROM uses
     WHERE
         reads
         AND in_window(ts, since_border, until_border)
         AND matches(model, wanted_model)
         AND matches(replica, wanted_replica)
+),
+
+readers AS (
+    SELECT reader, any_value(struct_pack(
+        chain, model, model_fingerprint, adapter, replica, tier, read_in
+    )) AS it
+    FROM reads
+    GROUP BY reader
+),
+
+-- From when on a reader finds what was written for it.
+accounted AS (
+    SELECT r.reader, min(w.first_ts) AS from_ts
+    FROM (SELECT reader, unnest(it) FROM readers) AS r
+    JOIN written AS w
+        ON w.chain = r.chain AND w.adapter = r.adapter
+        AND same_weights(w.model, w.model_fingerprint, r.model, r.model_fingerprint)
+        AND (w.replica = r.replica OR r.tier IS DISTINCT FROM 'device')
+        AND NOT (w.replica = r.replica AND w.written_in < r.read_in)
+    GROUP BY r.reader
+),
+
+stale AS (
+    SELECT row_number() OVER () AS id, r.*
+    FROM reads AS r
+    LEFT JOIN accounted AS a ON a.reader = r.reader
+    WHERE a.from_ts IS NULL OR r.ts <= a.from_ts
 ),
 
 -- Device memory is one replica's own; a lower tier may be shared.
@@ -85,21 +120,19 @@ origins AS (
         w.adapter = r.adapter AND same_weights(
             w.model, w.model_fingerprint, r.model, r.model_fingerprint
         ) AS own,
-        r.replica = w.replica AND w.written_in < r.read_in AS before_start,
         w.adapter <> r.adapter AS other_adapter,
         coalesce(w.model_fingerprint <> r.model_fingerprint, false) AS other_fingerprint,
         weights(w.model, w.model_fingerprint, w.adapter) AS written_under,
         w.first_ts
-    FROM reads AS r
+    FROM stale AS r
     JOIN written AS w
-        ON w.hashes = r.hashes AND w.first_block = r.first_block AND w.first_ts < r.ts
+        ON w.chain = r.chain AND w.first_ts < r.ts
         AND (r.tier IS DISTINCT FROM 'device' OR w.replica = r.replica)
 ),
 
 found AS (
     SELECT
         id,
-        bool_or(own AND NOT before_start) AS accounted,
         bool_or(own) AS before_start,
         arg_max(written_under, first_ts) FILTER (NOT own) AS written_under,
         bool_or(other_fingerprint) FILTER (NOT own) AS other_fingerprint,
@@ -133,11 +166,10 @@ SELECT
         WHEN e.written_under IS NOT NULL THEN 'unaccounted'
         ELSE 'before_log'
     END AS reason
-FROM reads AS r
+FROM stale AS r
 LEFT JOIN found AS f ON f.id = r.id
 LEFT JOIN earlier AS e
-    ON e.model = r.model AND e.adapter = r.adapter AND e.model_fingerprint = r.model_fingerprint
-WHERE NOT coalesce(f.accounted, false);
+    ON e.model = r.model AND e.adapter = r.adapter AND e.model_fingerprint = r.model_fingerprint;
 
 -- Tokens a replica took from lower tiers after a restart, or after its model or version changed,
 -- while nothing it wrote since can have been among them: all it computed and loaded since still
