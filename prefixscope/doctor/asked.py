@@ -16,6 +16,7 @@ from prefixscope.doctor.facts import (
     LogFacts,
     RejectFacts,
     RowFacts,
+    StreamFacts,
     TargetFacts,
     Window,
 )
@@ -162,6 +163,13 @@ def asked_joins(asked: Asked) -> tuple[JoinFacts, ...]:
         JoinFacts(row["source"], row["side"], row["rows"], row["unmatched"])
         for row in asked.lately("joins")
     )
+
+
+def asked_streams(asked: Asked) -> tuple[StreamFacts, ...]:
+    """Every stream of KV-cache events that was ever heard."""
+    names = [each.name for each in fields(StreamFacts)]
+    rows = asked.rows("block_streams")
+    return tuple(StreamFacts(**{name: row[name] for name in names}) for row in rows)
 
 
 def asked_window(asked: Asked) -> Window | None:

@@ -156,6 +156,35 @@ class ReportFacts:
 
 
 @dataclass(frozen=True)
+class EventFacts:
+    """An entry under `events`. `derived`: it stands for every scraped engine. `leak` says who
+    could listen too, None = nobody on another machine."""
+
+    endpoint: str
+    source: str
+    replays: bool
+    derived: bool = False
+    leak: str | None = None
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """One stream of KV-cache events as the exporter or the store knows it.
+
+    `uncertain` says why its state may be wrong; `scraped`: a metric page has its replica.
+    """
+
+    source: str
+    replica: str
+    connected: bool = False
+    scraped: bool = True
+    batches: int = 0
+    missed_batches: int = 0
+    unreadable_batches: int = 0
+    uncertain: str | None = None
+
+
+@dataclass(frozen=True)
 class SourceFacts:
     """Rows of the questions figure_sources and source_pairs."""
 
@@ -179,6 +208,8 @@ class Facts:
     exporter_error: str | None = None
     list_errors: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, int | str] = field(default_factory=dict)
+    events: tuple[EventFacts, ...] = ()
+    streams: tuple[StreamFacts, ...] = ()
     spend_logs: tuple[SpendLogFacts, ...] = ()
     told_by: SourceFacts = SourceFacts()
 

@@ -10,11 +10,19 @@ from exporter.errors import PrefixscopeError
 from exporter.server_settings import split_address
 from exporter.sources.discovery import Discovery, StaticTarget, Target, TargetSettings
 from exporter.sources.engines.own_series import PageLabels
+from exporter.sources.events.worker import leak_of
 from exporter.store.store import FILE_NAME
 from prefixscope.client import Answers, Exporter, OpenStore, Place, connect
 from prefixscope.doctor import log_files
-from prefixscope.doctor.asked import Asked, asked_joins, asked_logs, asked_targets, asked_window
-from prefixscope.doctor.facts import Facts, LogFacts
+from prefixscope.doctor.asked import (
+    Asked,
+    asked_joins,
+    asked_logs,
+    asked_streams,
+    asked_targets,
+    asked_window,
+)
+from prefixscope.doctor.facts import EventFacts, Facts, LogFacts
 from prefixscope.doctor.look import Looking, look_at, merged
 from prefixscope.doctor.reports import asked_reports
 from prefixscope.doctor.sources import asked_sources
@@ -46,6 +54,7 @@ def from_answers(answers: Answers, since: datetime | None) -> Facts:
         logs=tuple(asked_logs(asked, now)),
         joins=asked_joins(asked),
         window=asked_window(asked),
+        streams=asked_streams(asked),
         told_by=asked_sources(asked),
         reports=asked_reports(asked, now),
         asked=answers.where,
@@ -66,8 +75,21 @@ def from_settings(settings: Settings, how: Looking, since: datetime | None) -> F
         exporter_error=error,
         list_errors=dict(discovery.errors),
         sources=_sources(settings),
+        events=tuple(_events(settings)),
         spend_logs=looked_spend_logs(settings.logs),
     )
+
+
+def _events(settings: Settings) -> Iterator[EventFacts]:
+    """What is configured of KV-cache events."""
+    for entry in settings.events:
+        yield EventFacts(
+            endpoint=entry.endpoint,
+            source=entry.source,
+            replays=entry.replay_endpoint is not None,
+            derived=entry.published.wants_host,
+            leak=leak_of(entry),
+        )
 
 
 def _sources(settings: Settings) -> dict[str, int | str]:

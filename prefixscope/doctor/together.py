@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from prefixscope.doctor.events import check_events
 from prefixscope.doctor.facts import Facts, LogFacts, TargetFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.doctor.logs import MANY_ROWS, check_log
@@ -11,6 +12,7 @@ from prefixscope.doctor.sources import check_sources
 from prefixscope.doctor.spend_logs import check_spend_logs
 from prefixscope.doctor.targets import check_target
 from prefixscope.doctor.usage import check_usage
+from prefixscope.event_flags import event_setup
 
 # Log and engines count over slightly different moments; only more than this is a difference.
 SAME_TOKENS = 0.1
@@ -37,6 +39,7 @@ def examine(facts: Facts) -> list[Finding]:
         *(finding for log in facts.logs for finding in check_log(log)),
         *check_spend_logs(facts.spend_logs, facts.logs),
         *check_usage(facts),
+        *check_events(facts),
         *_routers(facts),
         *_joins(facts),
         *_log_and_engine(facts),
@@ -169,6 +172,7 @@ def level_of(facts: Facts) -> Level:
     """The level of the data and what would bring the next."""
     reported = any(rows.reported_rows for log in facts.logs for rows in log.newest)
     memory = any(target.tells_cached_memory for target in facts.engines)
+    memory |= any(stream.batches for stream in facts.streams)
     behind_prometheus = any(told for told in facts.sources.values() if isinstance(told, int))
     chained = any(rows.chained_rows for log in facts.logs for rows in log.newest)
     if not (facts.engines or behind_prometheus or reported):
@@ -177,7 +181,8 @@ def level_of(facts: Facts) -> Level:
         sees = "hit ratio by model and replica, from the engines' own counters"
         return Level(0, sees, _to_rows(facts.logs))
     if chained:
-        return Level(3, "who reuses what, and the hash chains that tell why the rest missed", "")
+        sees = "who reuses what, and the hash chains that tell why the rest missed"
+        return Level(3, sees, "" if memory else _to_memory(facts.engines, behind_prometheus))
     if not memory:
         sees = "hit ratio by route, template and tenant, first-token time of hits and misses"
         return Level(1, sees, _to_memory(facts.engines, behind_prometheus))
@@ -210,7 +215,11 @@ def _to_memory(engines: tuple[TargetFacts, ...], behind_prometheus: bool) -> str
         return "scrape the engines too: prefixscope init http://HOST:PORT"
     if any(target.engine == "sglang" for target in engines):
         return "update SGLang to 0.5.11 or later: its page then tells cached and free memory"
+    setups = (event_setup(each.engine, each.url, each.replicas) for each in engines)
+    setup = next(filter(None, setups), None)
+    if setup is None:
+        return "have the engines publish KV-cache events, see docs/kv-events.md"
     return (
-        "cached and free memory need KV-cache events, which this version does not read yet; until "
-        "then leave them off, as they carry prompts; the tap already brings hash chains (level 3)"
+        f"take in KV-cache events: start the engines with {setup.flag}, set {setup.entry_text} "
+        "(docs/kv-events.md); they tell cached and free memory and evictions"
     )

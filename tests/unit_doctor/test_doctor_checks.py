@@ -266,14 +266,14 @@ def test_a_prometheus_in_place_of_pages() -> None:
 
 LEVELS = {
     "a Prometheus": (Facts(sources={"http://p": 2}), 0, "row per request"),
-    "a Prometheus and rows": (Facts(logs=(log(),), sources={"p": 2}), 1, "does not read yet"),
+    "a Prometheus and rows": (Facts(logs=(log(),), sources={"p": 2}), 1, "docs/kv-events.md"),
     "a silent Prometheus": (Facts(sources={"http://p": "refused"}), None, "prefixscope init"),
     "nothing": (Facts(), None, "prefixscope init"),
     "unreachable": (Facts((target(error="refused"),)), None, "make the metric page of v answer"),
     "engine": (Facts((target(),)), 0, "row per request"),
     "rows that do not report": (Facts((target(),), (log(rows(reported_rows=0)),)), 0,
                                 "usage-details"),
-    "rows": (Facts((target(),), (log(),)), 1, "does not read yet"),
+    "rows": (Facts((target(),), (log(),)), 1, "start the engines with --kv-events-config '{"),
     "rows alone": (Facts(logs=(log(),)), 1, "scrape the engines"),
     "memory without rows": (Facts((target(tells_cached_memory=True),)), 0, "row per request"),
     "rows and memory": (Facts((target(tells_cached_memory=True),), (log(),)), 2, "tap"),

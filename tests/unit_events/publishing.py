@@ -4,11 +4,12 @@ Written from what engines send: PUB with [topic, sequence, payload], a ROUTER th
 batches in order and ends with -1, with the topic frame (newer) or without (older).
 """
 
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import zmq
 from exporter.blocks.order import Heard, Order, StreamName, digest
 from exporter.sources.events.settings import EventSettings
 from exporter.sources.events.worker import EventWorker
+from tests.running import free_port
 
 END = b"\xff" * 8
 PATIENCE_SECONDS = 30.0
@@ -201,6 +203,17 @@ def wait_until(ready: Callable[[], object], what: str = "") -> None:
     while not ready():
         assert time.monotonic() < end, f"not within {PATIENCE_SECONDS:.0f} s: {what}"
         time.sleep(0.01)
+
+
+def free_ports(count: int) -> int:
+    """The first of so many loopback ports in a row that are all free."""
+    while True:
+        first = free_port(count)
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                listener = stack.enter_context(socket.socket())
+                listener.bind(("127.0.0.1", port))
+            return first
 
 
 def ipc(folder: Path, name: str = "events") -> str:

@@ -15,10 +15,10 @@ from exporter.sources.events import follower
 from exporter.sources.events import worker as worker_module
 from exporter.sources.events.settings import EventSettings
 from exporter.sources.events.worker import EventWorker
-from tests.running import free_port
 from tests.unit_events.publishing import (
     Publisher,
     ToldTracker,
+    free_ports,
     hearing,
     ipc,
     wait_until,
@@ -313,7 +313,8 @@ def test_t26_a_restart_without_replay(scene: Scene) -> None:
 
 def test_a_subscriber_that_was_away_is_told_what_it_missed() -> None:
     """The connection breaks and comes back; the publisher is the same."""
-    endpoint, replay = (f"tcp://127.0.0.1:{free_port(1)}" for _ in range(2))
+    first = free_ports(2)
+    endpoint, replay = (f"tcp://127.0.0.1:{port}" for port in (first, first + 1))
     tracker, publisher = ToldTracker(), Publisher(endpoint, replay)
     name = StreamName("events", REPLICA)
     try:
@@ -434,7 +435,8 @@ def test_another_server_than_a_publisher(tmp_path: Path) -> None:
 
 
 def test_every_rank_is_a_stream_of_its_own() -> None:
-    port, replay = free_port(2), free_port(2)
+    port = free_ports(4)
+    replay = port + 2
     publishers = [
         Publisher(f"tcp://127.0.0.1:{port + rank}", f"tcp://127.0.0.1:{replay + rank}")
         for rank in (0, 1)
@@ -499,8 +501,8 @@ def test_bound_here_publishers_connect_and_are_told_apart_by_topic(tmp_path: Pat
 
 def test_bound_here_a_publisher_without_topic_is_named_after_its_address() -> None:
     tracker = ToldTracker()
-    endpoint = f"tcp://127.0.0.1:{free_port(1)}"
-    replay = f"tcp://127.0.0.1:{free_port(1)}"
+    first = free_ports(2)
+    endpoint, replay = (f"tcp://127.0.0.1:{port}" for port in (first, first + 1))
     settings = EventSettings(
         endpoint=endpoint, bind=True, replay_endpoint=replay.replace("127.0.0.1", "{host}")
     )
@@ -546,7 +548,7 @@ def test_bound_here_two_publishers_under_one_name_are_uncertain(tmp_path: Path) 
 def test_an_address_that_is_taken_is_said_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    endpoint = f"tcp://127.0.0.1:{free_port(1)}"
+    endpoint = f"tcp://127.0.0.1:{free_ports(1)}"
     other = Publisher(endpoint)
     tracker = ToldTracker()
     with hearing(tracker, entry(endpoint, bind=True)) as worker:
