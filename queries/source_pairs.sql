@@ -8,7 +8,7 @@ params:
   model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
 columns:
-  kind: {type: VARCHAR, unit: name, meaning: "log_and_engine: rows and counters of a model over the time both tell of, at least 5 minutes. joined_logs: calls that two logs wrote and that were joined. same_calls: calls of one id in two logs that were not joined. two_readings: intervals of a replica's counters that came in two ways. one_process: two replicas whose pages name the same program and process start."}
+  kind: {type: VARCHAR, unit: name, meaning: "log_and_engine: rows and counters of a model over the time both tell of, at least 5 minutes. joined_logs: calls that two logs wrote and that were joined. same_calls: calls of one id in two logs that were not joined. two_readings: intervals of a replica's counters that came in two ways. one_process: two replicas whose pages name the same program and process start and whose counters rose alike, within 1 %."}
   first_source: {type: VARCHAR, unit: name, meaning: "Log, way the counters came (see figure_sources), or replica; several in order."}
   second_source: {type: VARCHAR, unit: name, meaning: "The other."}
   model: {type: VARCHAR, unit: name, meaning: "Model compared; NULL where all together are."}
@@ -198,38 +198,58 @@ two_readings AS (
     GROUP BY ALL
 ),
 
--- Two replicas with the very same start are one process that two names reach.
+-- Two replicas with the very same start that counted the same are one process under two names:
+-- equal but for what was counted at the edges, over the time both tell of.
 processes AS (
     SELECT
-        t.target, c.replica, t.engine, (t.series ->> '$.process_start')::DOUBLE AS started,
-        any_value(c.model) AS model,
-        known_total(
-            c.prompt_tokens
-            * overlap_share(c.since, c.ts, getvariable('since'), getvariable('until'))
-        ) AS prompt_tokens,
-        known_total(
-            c.cached_tokens
-            * overlap_share(c.since, c.ts, getvariable('since'), getvariable('until'))
-        ) AS cached_tokens,
-        min(coalesce(c.since, c.ts)) AS since, max(c.ts) AS until
+        t.target, t.engine, (t.series ->> '$.process_start')::DOUBLE AS started, c.replica,
+        greatest(min(coalesce(c.since, c.ts)), getvariable('since')::TIMESTAMP) AS first_ts,
+        least(max(c.ts), getvariable('until')::TIMESTAMP) AS last_ts
     FROM targets AS t
     JOIN counted AS c ON c.target = t.target AND c.engine = t.engine
     WHERE t.series IS NOT NULL
     GROUP BY ALL
 ),
 
+twins AS (
+    SELECT
+        row_number() OVER () AS pair, a.target AS target_a, b.target AS target_b,
+        a.replica AS replica_a, b.replica AS replica_b,
+        greatest(a.first_ts, b.first_ts) AS since, least(a.last_ts, b.last_ts) AS until
+    FROM processes AS a
+    JOIN processes AS b
+        ON a.engine = b.engine AND a.started = b.started AND a.target < b.target
+    WHERE a.first_ts < b.last_ts AND b.first_ts < a.last_ts
+),
+
+twin_sums AS (
+    SELECT
+        t.pair, c.target = t.target_a AS is_first, any_value(c.model) AS model,
+        known_total(c.prompt_tokens * overlap_share(c.since, c.ts, t.since, t.until))
+            AS prompt_tokens,
+        known_total(c.cached_tokens * overlap_share(c.since, c.ts, t.since, t.until))
+            AS cached_tokens
+    FROM twins AS t
+    JOIN counted AS c
+        ON (c.target, c.replica) IN ((t.target_a, t.replica_a), (t.target_b, t.replica_b))
+        AND reaches_into(c.since, c.ts, t.since, t.until)
+    GROUP BY ALL
+),
+
 one_process AS (
     SELECT
-        'one_process' AS kind, a.replica AS first_source, b.replica AS second_source,
+        'one_process' AS kind, t.replica_a AS first_source, t.replica_b AS second_source,
         a.model, NULL AS replica, NULL::BIGINT AS shared,
         a.prompt_tokens AS first_prompt_tokens, b.prompt_tokens AS second_prompt_tokens,
         a.cached_tokens AS first_cached_tokens, b.cached_tokens AS second_cached_tokens,
-        true AS added, greatest(a.since, b.since) AS since, least(a.until, b.until) AS until
-    FROM processes AS a
-    JOIN processes AS b
-        ON a.engine = b.engine AND a.model = b.model AND a.started = b.started
-        AND a.target < b.target
-    WHERE a.since < b.until AND b.since < a.until
+        true AS added, t.since, t.until
+    FROM twins AS t
+    JOIN twin_sums AS a ON a.pair = t.pair AND a.is_first
+    JOIN twin_sums AS b ON b.pair = t.pair AND NOT b.is_first AND b.model = a.model
+    WHERE
+        abs(a.prompt_tokens - b.prompt_tokens) <= 0.01 * a.prompt_tokens
+        AND abs(a.cached_tokens - b.cached_tokens) <= 0.01 * a.prompt_tokens
+        AND a.prompt_tokens > 0
 )
 
 SELECT

@@ -11,7 +11,7 @@ from typing import Any
 Row = Mapping[str, Any]
 Quoted = Callable[[object], str]
 
-MOST_NAMED = 3
+MOST_NAMED = 4
 _OBSERVERS = {"kv_store": "KV stores", "router": "routers", "gateway": "gateways"}
 
 
@@ -104,7 +104,7 @@ _PAIRS = {
     "joined_logs": "calls that both {first} and {second} wrote, joined: each counts once",
     "same_calls": "calls of the same id in the logs {first} and {second}",
     "two_readings": "counters of replica {replica}, {first} and {second}: the first counts",
-    "one_process": "the replicas {first} and {second}, whose pages name one process",
+    "one_process": "the replicas {first} and {second}, whose pages tell of one process",
 }
 
 

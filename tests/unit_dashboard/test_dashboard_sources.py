@@ -45,8 +45,8 @@ BOTH = (
         ([LOG, SCRAPED, source(basis="scrape", targets=1, observer="router")],
          BOTH),
         ([source(basis="scrape", targets=1, observer="router")], ""),
-        ([LOG] * 5,
-         "From " + "request log `gateway` (litellm, 1,204,331 rows), " * 2
+        ([LOG] * 6,
+         "From " + "request log `gateway` (litellm, 1,204,331 rows), " * 3
          + "request log `gateway` (litellm, 1,204,331 rows) and 2 more."),
     ],
 )  # fmt: skip

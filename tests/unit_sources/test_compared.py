@@ -42,10 +42,10 @@ def test_log_and_counters_are_compared_over_the_time_both_tell_of(new_store: New
     assert ask(store, "source_pairs", since="2026-03-02T12:06:00Z") == []
 
 
-def polled(store: Store, target: str, replica: str, started: float) -> None:
+def polled(store: Store, target: str, replica: str, started: float, tokens: int = 900) -> None:
     """As the scraper leaves it: samples, and a target with its state."""
     intake = PageIntake(TargetIdentity(target, replica, None, 15), None, PagesSummary())
-    pages = [RecordedPage(target, BEGAN + 15 * n, None, text=page(900 * n, 300 * n, started))
+    pages = [RecordedPage(target, BEGAN + 15 * n, None, text=page(tokens * n, 300 * n, started))
              for n in range(3)]  # fmt: skip
     samples = [sample for one in pages for sample in intake.take(one)]
     with store.write() as cursor:
@@ -59,6 +59,7 @@ def test_one_process_under_two_names_is_told(new_store: NewStore) -> None:
     polled(store, "engine.svc:8000", "engine.svc:8000", 1_772_400_000.25)
     polled(store, "10.0.0.5:8000", "gpu-0", 1_772_400_000.25)
     polled(store, "10.0.0.6:8000", "gpu-1", 1_772_400_000.75)
+    polled(store, "10.0.0.7:8000", "gpu-2", 1_772_400_000.25, tokens=920)
     (pair,) = ask(store, "source_pairs")
     assert (pair["kind"], pair["added"]) == ("one_process", True)
     assert (pair["first_source"], pair["second_source"]) == ("gpu-0", "engine.svc:8000")
