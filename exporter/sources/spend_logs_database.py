@@ -21,6 +21,7 @@ from exporter.sources.spend_logs import Address, SpendLogSettings, password_reme
 APPLICATION_NAME = "prefixscope"
 _CONNECT_SECONDS = 10.0
 _LOCK_SECONDS = 5
+_CLOSE_SECONDS = 2.0
 # Beyond the server's own limit: then it does not answer at all.
 _PATIENCE_SECONDS = 15.0
 _STOP_CHECK_SECONDS = 0.2
@@ -63,6 +64,14 @@ class Database:
         self.address, self._settings = address, settings
         self._stopped = stopped or threading.Event()
         self._library = library()
+        self._failures: tuple[type[Exception], ...] = (
+            self._library.PostgresError,
+            self._library.InterfaceError,
+            self._library.InternalClientError,  # the server hung up while nothing was asked
+            OSError,
+            TimeoutError,
+            ValueError,  # what the library makes of an address it cannot use
+        )
         self._runner = asyncio.Runner()
         self._connection: Any = None
 
@@ -80,8 +89,14 @@ class Database:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._connection.terminate()  # nothing is under way that a farewell could save
-        self._runner.close()
+        try:
+            if error is None:  # else it may not listen any more
+                self._runner.run(self._connection.close(timeout=_CLOSE_SECONDS))
+        except self._failures:
+            pass
+        finally:
+            self._connection.terminate()
+            self._runner.close()
 
     def rows(self, query: str, *values: object) -> Rows:
         """The answer to one query, in a transaction of its own that can only read."""
@@ -119,14 +134,7 @@ class Database:
             return self._runner.run(self._unless_stopped(work))
         except PrefixscopeError:
             raise
-        except (
-            self._library.PostgresError,
-            self._library.InterfaceError,
-            self._library.InternalClientError,  # the server hung up while nothing was asked
-            OSError,
-            TimeoutError,
-            ValueError,  # what the library makes of an address it cannot use
-        ) as error:
+        except self._failures as error:
             raise DatabaseError(f"{self.address}: {self._reason(error)}") from None
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result:

@@ -36,12 +36,15 @@ def check_spend_logs(
     known = {log.source: log for log in logs}
     for facts in databases:
         log = known.get(facts.source)
+        followed = log is not None and log.error is None and not log.sampled
         if facts.error is not None:
             if log is None or log.error is None:
-                yield Finding("spend-logs", Severity.FAULT, facts.source, facts.error, _SEE)
+                # Where somebody follows it, it may be only from here that it cannot be seen.
+                severity = Severity.NOTE if followed else Severity.FAULT
+                yield Finding("spend-logs", severity, facts.source, facts.error, _SEE)
             continue
         yield from _written(facts)
-        yield from _kept(facts, followed=log is not None and not log.sampled)
+        yield from _kept(facts, followed=followed)
         yield from _prompts(facts)
         yield from _access(facts)
 

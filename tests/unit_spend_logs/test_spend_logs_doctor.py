@@ -200,6 +200,7 @@ def test_why_nothing_can_be_seen(empty: Owner, password: str) -> None:
     facts = look("litellm", empty.server.address(empty.database), SpendLogSettings())
     assert findings(facts) == [("spend-logs", "fault")]
     assert "there is no table" in says(facts).says
+    assert findings(facts, LogFacts("litellm")) == [("spend-logs", "note")]  # the exporter can
     # doctor says it once, where the log itself could not be read for the same reason.
     assert findings(facts, LogFacts("litellm", error="there is no table")) == []
 

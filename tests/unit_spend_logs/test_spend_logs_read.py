@@ -238,6 +238,17 @@ def test_a_rule_for_a_column_with_prompts_is_not_followed(
     assert "proxy_server_request.user is not read from a database" in caplog.text
 
 
+def test_names_of_rules_are_text_to_the_database(owner: Owner, store: Store, password: str) -> None:
+    """Quotes, dollars and comments are part of a name like any letter."""
+    keys = ["it's", "$1", "x') --", "ünïcode", "a b; DROP TABLE t"]
+    owner.add([row(1, metadata={key: {"team": f"of {key}"} for key in keys})])
+    for number, key in enumerate(keys):
+        names = SourceNames.model_validate({"tenant": [{"field": f'metadata."{key}".team'}]})
+        address, source = owner.server.address(owner.database), f"rule {number}"
+        SpendLogReader(store, address, source=source, names=names).run()
+        assert [found["tenant"] for found in requests(store, source)] == [f"of {key}"]
+
+
 def test_many_rules_fit_into_a_statement(owner: Owner, password: str) -> None:
     owner.add([row(1, metadata={f"k{n}": n for n in range(150)})])
     rules = [{"field": f"metadata.k{number}"} for number in range(150)]
