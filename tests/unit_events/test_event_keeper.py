@@ -1,0 +1,108 @@
+"""Between tracker and store: rows are shown once, and a drain that cannot be written is kept."""
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from exporter.blocks.rows import BlockReset, BlockStream, Drained, UsedPrefix
+from exporter.sources.events import keeper as keeper_module
+from exporter.sources.events.keeper import BlockKeeper
+from exporter.sources.intake import Intake
+from exporter.store.store import Store
+
+AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
+
+
+class Scripted:
+    """Says what a test wants, and remembers what it is shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[UsedPrefix] = []
+        self.drains: list[Drained] = []
+
+    def touch(self, rows: Iterable[UsedPrefix]) -> None:
+        self.shown += rows
+
+    def drain(self, now: datetime) -> Drained:
+        assert now.tzinfo is not None
+        return self.drains.pop(0) if self.drains else Drained()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.open(tmp_path / "store")
+    yield made
+    made.close()
+
+
+def ingest(store: Store, *rows: str) -> None:
+    Intake(store).ingest(
+        io.BytesIO("\n".join(rows).encode() + b"\n"), source="s", format="ndjson", origin="http"
+    )
+
+
+def chained(store: Store, name: str, hashes: list[int], key_id: str | None = None) -> str:
+    return json.dumps({
+        "id": name, "ts": "2026-11-30T12:00:00Z", "prompt_tokens": 64, "cached_tokens": 32,
+        "replica": "v", "block_size": 16, "block_hashes": hashes, "hash_scope": "global",
+        "hash_key_id": key_id or store.hash_key_id,
+    })  # fmt: skip
+
+
+def reset(blocks: int) -> BlockReset:
+    return BlockReset(AT, "events", "v", None, "device", "clear", blocks)
+
+
+def test_rows_are_shown_once_with_their_chains(store: Store) -> None:
+    ingest(store, chained(store, "before", [1, 2]))
+    tracker = Scripted()
+    keeper = BlockKeeper(store, tracker)
+    ingest(store, chained(store, "a", [1, 2**64 - 1, 3]), chained(store, "b", [7]))
+    ingest(store, '{"id": "c", "ts": "2026-11-30T12:00:00Z", "prompt_tokens": 5}')
+    ingest(store, chained(store, "elsewhere", [9], key_id="deadbeef"))
+    keeper.keep_once()
+    keeper.keep_once()
+    shown = sorted((list(row.block_hashes or ()), row.replica, row.cached_tokens)
+                   for row in tracker.shown)  # fmt: skip
+    assert shown == [([1, 2**64 - 1, 3], "v", 32), ([7], "v", 32)]
+    ingest(store, chained(store, "d", [8]))
+    keeper.keep_once()
+    assert [list(row.block_hashes or ()) for row in tracker.shown[2:]] == [[8]]
+
+
+def test_what_cannot_be_written_is_written_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = Scripted()
+    stream = BlockStream("events", "v", None, AT, AT, 5, 6, 0, 0, 0, 0, True, None)
+    tracker.drains = [Drained(resets=[reset(1)]), Drained(resets=[reset(2)], streams=[stream])]
+    keeper = BlockKeeper(store, tracker)
+    written = keeper_module.write_drained
+
+    def full(_store: Store, _drained: Drained) -> None:
+        raise duckdb.IOException("disk full")
+
+    monkeypatch.setattr(keeper_module, "write_drained", full)
+    keeper.keep_once()
+    monkeypatch.setattr(keeper_module, "write_drained", written)
+    keeper.keep_once()
+    keeper.keep_once()
+    cursor = store.cursor()
+    assert cursor.execute("SELECT blocks FROM block_resets ORDER BY ALL").fetchall() == [(1,), (2,)]
+    assert cursor.execute("SELECT last_sequence FROM block_streams").fetchall() == [(5,)]
+
+
+def test_at_the_end_all_is_in_the_store(store: Store) -> None:
+    tracker = Scripted()
+    keeper = BlockKeeper(store, tracker)
+    keeper.start()
+    assert keeper.alive
+    tracker.drains = [Drained(resets=[reset(3)])]
+    keeper.stop()
+    assert not keeper.alive
+    assert store.cursor().execute("SELECT blocks FROM block_resets").fetchall() == [(3,)]
