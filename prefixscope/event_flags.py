@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from exporter.server_settings import is_loopback
 
 PORT, REPLAY_PORT = 5557, 5657
+# Room for the ranks of several engines on one host.
+_APART = 200
 FLAG = "--kv-events-config"
 _EXTRA: dict[str, dict[str, object]] = {
     "vllm": {"enable_kv_cache_events": True},
@@ -33,24 +35,26 @@ class EventSetup:
 
 
 def event_setup(
-    engine: str | None, url: str | None, replicas: tuple[str, ...]
+    engine: str | None, url: str | None, replicas: tuple[str, ...], nth: int = 0
 ) -> EventSetup | None:
     """What to set for an engine at this address; None where its events cannot be had.
 
     On this machine the engine connects to us over loopback, so that nobody else can listen in.
+    `nth`: so many others are on the same host already.
     """
     if engine not in _EXTRA:
         return None
     host = urlsplit(url or "").hostname or "HOST"
     near = is_loopback(f"{host}:0")
     place = host if ":" not in host else f"[{host}]"
+    port, replay_port = PORT + nth * _APART, REPLAY_PORT + nth * _APART
     told = {
         **_EXTRA[engine], "publisher": "zmq",
-        "endpoint": f"tcp://{place if near else '*'}:{PORT}",
-        "replay_endpoint": f"tcp://{place if near else '*'}:{REPLAY_PORT}",
+        "endpoint": f"tcp://{place if near else '*'}:{port}",
+        "replay_endpoint": f"tcp://{place if near else '*'}:{replay_port}",
     }  # fmt: skip
     entry: dict[str, object] = {
-        "endpoint": f"tcp://{place}:{PORT}", "replay_endpoint": f"tcp://{place}:{REPLAY_PORT}",
+        "endpoint": f"tcp://{place}:{port}", "replay_endpoint": f"tcp://{place}:{replay_port}",
     }  # fmt: skip
     if near:
         entry["bind"] = True

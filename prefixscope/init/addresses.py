@@ -84,7 +84,7 @@ def _page(seen: Seen) -> FoundTarget:
     models = sorted({group.model for group in page.groups if group.model})
     return FoundTarget(
         seen.url, target_name(seen.url, seen.engine or "engine"), seen.title, tuple(models),
-        page.advice,
+        page.advice, seen.engine,
     )  # fmt: skip
 
 

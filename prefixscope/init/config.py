@@ -2,16 +2,19 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import yaml
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats.names import HEADER_PLACES
+from prefixscope.event_flags import EventSetup, event_setup
 from prefixscope.init.found import Found, FoundLog, FoundPrometheus, FoundTarget, Remark
 
 _PLAIN = re.compile(r"[A-Za-z0-9/][\w./:@-]*")
@@ -51,6 +54,7 @@ def config(found: Sequence[Found], file: str, now: datetime) -> str:
     lines = [
         _HEAD.format(date=f"{now:%Y-%m-%d}", file=file),
         *_scrape(targets, servers),
+        *_events(targets),
         *_logs(logs),
         *_names(logs, file),
         _TAIL,
@@ -122,6 +126,32 @@ def _prometheus(server: FoundPrometheus, margin: str) -> Iterator[str]:
     jobs = [scalar(job) for job in server.jobs if job]
     if len(jobs) == len(server.jobs):
         yield f"{margin}  jobs: [{', '.join(jobs)}]"
+
+
+def _events(targets: list[FoundTarget]) -> Iterator[str]:
+    """KV-cache events as comments: the engine must be started so, and they carry prompts."""
+    hosts: Counter[str | None] = Counter()
+    entries: list[str] = []
+    for target in targets:
+        host = urlsplit(target.url).hostname
+        setup = event_setup(target.engine, target.url, (target.name,), nth=hosts[host])
+        if setup is not None:
+            hosts[host] += 1
+            entries += _event_entry(target, setup)
+    if entries:
+        yield "# KV-cache events: what the caches hold, evict and lose. They carry the token ids of"
+        yield "# prompts, unencrypted: read docs/kv-events.md first. Each engine needs its flag."
+        yield "# events:"
+        yield from entries
+        yield ""
+
+
+def _event_entry(target: FoundTarget, setup: EventSetup) -> Iterator[str]:
+    model = {"model": target.models[0]} if len(target.models) == 1 else {}
+    yield f"#   # {setup.flag}"
+    for number, (key, value) in enumerate({**setup.entry, **model}.items()):
+        text = scalar(value) if isinstance(value, str) else str(value).lower()
+        yield f"#   {'-' if number == 0 else ' '} {key}: {text}"
 
 
 def _logs(logs: list[FoundLog]) -> Iterator[str]:

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class FoundTarget:
-    """A metric page that answered. `title` is program and version, `remarks` go beside it."""
+    """A metric page that answered. `title` is program and version, `engine` whose table reads it;
+    `remarks` go beside it."""
 
     url: str
     name: str
     title: str
     models: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    engine: str | None = None
 
 
 @dataclass(frozen=True)

@@ -133,3 +133,22 @@ def test_any_text_in_a_remark_is_no_setting(text: str) -> None:
     assert set(yaml.safe_load(written)) == {"scrape"}
     remarks = written[written.index("# Recognised") :].splitlines()
     assert all(line.startswith("#") and len(line) <= 100 for line in remarks)
+
+
+def test_events_are_shown_but_not_switched_on() -> None:
+    """Uncommented, the entries are what the settings take; two engines of one host do not meet."""
+    engines = [
+        FoundTarget(f"http://10.0.0.5:{port}/metrics", f"v-{port}", "vLLM", ("m",), (), "vllm")
+        for port in (8000, 8001)
+    ]
+    text = config(engines, "prefixscope.yml", NOW)
+    assert Settings.model_validate(yaml.safe_load(text)).events == []
+    lines = text[text.index("# events:") :].split("\n\n")[0].splitlines()
+    entries = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines))
+    told = Settings.model_validate(entries).events
+    assert [(one.replica, one.endpoint, one.model) for one in told] == [
+        ("v-8000", "tcp://10.0.0.5:5557", "m"), ("v-8001", "tcp://10.0.0.5:5757", "m"),
+    ]  # fmt: skip
+    assert text.count("--kv-events-config") == 2
+    other = FoundTarget("http://10.0.0.6:8080/metrics", "l", "llama.cpp", (), (), "llamacpp")
+    assert "events" not in config([other], "prefixscope.yml", NOW)
