@@ -1,5 +1,7 @@
 """Where a page's figures come from: which logs, whose counters, and how they came."""
 
+from datetime import datetime, timedelta
+
 import streamlit as st
 
 from dashboard import columns, tables
@@ -11,6 +13,8 @@ from queries import source_words
 
 TITLE = "Where these figures come from"
 MOST_COMPARED = 20
+# Ids of all calls are compared: over weeks that would take seconds at every refresh.
+COMPARED_TIME = timedelta(hours=24)
 
 
 def show(answers: Answers) -> None:
@@ -18,7 +22,7 @@ def show(answers: Answers) -> None:
     rows = answers.rows("figure_sources")
     if not rows:
         return
-    pairs = answers.rows("source_pairs")
+    pairs = answers.rows("source_pairs", since=_compared_since(answers))
     for pair in pairs:
         if pair["added"]:
             st.warning(twice(pair))
@@ -30,12 +34,18 @@ def show(answers: Answers) -> None:
             _everything(rows, pairs)
 
 
+def _compared_since(answers: Answers) -> datetime:
+    """The window, or its last day."""
+    return max(answers.window.since, answers.window.until - COMPARED_TIME)
+
+
 def _everything(rows: Rows, pairs: Rows) -> None:
     st.markdown("\n".join(f"- {line(row)}" for row in rows))
     if not pairs:
         st.caption("No two of them tell of the same thing.")
         return
-    st.markdown("**Told by two sources, and compared**", help=purpose("source_pairs"))
+    st.markdown("**Told by two sources, and compared** (at most the last 24 h of the window)",
+                help=purpose("source_pairs"))  # fmt: skip
     told = (source_words.compared(pair, code_span) for pair in pairs[:MOST_COMPARED])
     st.markdown("\n".join(f"- {text}" for text in told))
     tables.show(pairs, columns.SOURCE_PAIRS, "source-pairs", alt="Sources compared")
