@@ -66,7 +66,7 @@ class Columns:
         """These hold nothing any more."""
         end = self._free_count + len(slots)
         if end > len(self._free):
-            self._free = np.resize(self._free, int(end * _GROWTH_RATIO))
+            self._free.resize(int(end * _GROWTH_RATIO), refcheck=False)
         self._free[self._free_count : end] = slots
         self._free_count = end
 
@@ -80,8 +80,6 @@ class Columns:
         return np.where(known, parents, np.int32(-1)).astype(np.int32)
 
     def _grow(self, needed: int) -> None:
-        size = int(needed * _GROWTH_RATIO)
-        for name, kind in self._kinds.items():
-            grown = np.zeros(size, kind)
-            grown[: self._used] = getattr(self, name)[: self._used]
-            setattr(self, name, grown)
+        """In place, so that no second copy is ever held; nobody keeps a view of a column."""
+        for name in self._kinds:
+            getattr(self, name).resize(int(needed * _GROWTH_RATIO), refcheck=False)

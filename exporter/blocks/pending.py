@@ -8,7 +8,6 @@ at once holds no block twice.
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +73,9 @@ class Pending:
 
     def _reset(self) -> None:
         self._hashes: list[Hash] = []
-        # By event: blocks, time, whether it stores, parent (None = none), whether a chain.
-        self._counts: list[int] = []
+        # By event: where its blocks begin, time, whether it stores, parent (None = none), whether
+        # a chain.
+        self._starts: list[int] = []
         self._times: list[float] = []
         self._stores: list[bool] = []
         self._parents: list[int | None] = []
@@ -83,12 +83,11 @@ class Pending:
         self._names = array("Q")
         self._depths: list[int] = []
 
-    def remove(self, hashes: Sequence[Hash], ts: float) -> None:
-        self._hashes += hashes
-        if self._times and self._times[-1] == ts and not self._stores[-1]:
-            self._counts[-1] += len(hashes)
-        else:
-            self._event(len(hashes), ts, stores=False)
+    def removing(self, ts: float) -> list[Hash]:
+        """Where to add hashes that were removed at this time, until anything else is said.
+        Engines publish removals one by one; this takes a run of them for one event."""
+        self._event(ts, stores=False)
+        return self._hashes
 
     def store(
         self,
@@ -101,21 +100,20 @@ class Pending:
     ) -> None:
         """`chained`: each block is the parent of the next; `depth`: that of the first block, 0 =
         not known; `names`: of all, None = of none."""
+        self._event(ts, True, parent, chained, depth)
         self._hashes += hashes
-        self._event(len(hashes), ts, True, parent, chained, depth)
         if self._named:
             self._names.extend(array("Q", bytes(8 * len(hashes))) if names is None else names)
 
     def _event(
         self,
-        count: int,
         ts: float,
         stores: bool,
         parent: int | None = None,
         chained: bool = False,
         depth: int = 0,
     ) -> None:
-        self._counts.append(count)
+        self._starts.append(len(self._hashes))
         self._times.append(ts)
         self._stores.append(stores)
         self._parents.append(parent)
@@ -124,13 +122,13 @@ class Pending:
 
     def take(self) -> Operations:
         """All that waited, and nothing waits any more."""
-        counts = np.array(self._counts, np.int64)
-        event = np.repeat(np.arange(len(counts)), counts)
-        starts = np.fromiter(accumulate(self._counts, initial=0), np.int64, len(counts) + 1)
+        starts = np.array(self._starts, np.int64)
+        counts = np.diff(starts, append=len(self._hashes))
+        event = np.repeat(np.arange(len(starts)), counts)
         hashes = np.frombuffer(unsigned(self._hashes), np.uint64)
         stores = np.array(self._stores, bool)[event]
         first = np.zeros(len(hashes), bool)
-        first[starts[:-1][counts > 0]] = True
+        first[starts[counts > 0]] = True
         inner = stores & ~first & np.array(self._chained)[event]
         has_parent = np.array([parent is not None for parent in self._parents])
         outer = np.array([parent or 0 for parent in self._parents], np.uint64)

@@ -19,7 +19,7 @@ _LOW_64 = 2**64 - 1
 _SMALLEST = 64
 # Rebuilt when fuller than this, then to this many places an entry.
 _FULL_RATIO = 0.65
-_PLACES_PER_ENTRY = 3
+_PLACES_PER_ENTRY = 2.5
 
 
 class HashTable:
@@ -82,7 +82,7 @@ class HashTable:
 
     def _rebuild(self, entries: int) -> None:
         keys, values = self.items()
-        self._clear(max(_SMALLEST, _PLACES_PER_ENTRY * entries))
+        self._clear(max(_SMALLEST, int(_PLACES_PER_ENTRY * entries)))
         self._place(keys, values)
         self._live = len(keys)
 
@@ -93,33 +93,38 @@ class HashTable:
 
     def places(self, keys: Keys) -> Places:
         """Where each key lies, -1 where it does not."""
-        result = np.full(len(keys), -1, np.int64)
-        active = np.arange(len(keys))
-        places = self._home(keys)
-        while len(active):
-            values = self._values[places]
-            hit = (self._keys[places] == keys[active]) & (values >= 0)
-            result[active[hit]] = places[hit]
-            going = (values != _EMPTY) & ~hit
-            active, places = active[going], self._next(places[going])
+        here = self._home(keys)
+        values = self._values[here]
+        hit = (self._keys[here] == keys) & (values >= 0)
+        result = np.where(hit, here, -1)
+        going = (~hit & (values != _EMPTY)).nonzero()[0]
+        here = here[going]
+        while len(going):
+            here = self._next(here)
+            values = self._values[here]
+            hit = (self._keys[here] == keys[going]) & (values >= 0)
+            result[going[hit]] = here[hit]
+            further = (~hit & (values != _EMPTY)).nonzero()[0]
+            going, here = going[further], here[further]
         return result
 
     def _place(self, keys: Keys, values: Values) -> None:
         """Each key takes the first place from its home on that holds nothing. Where several reach
         for one place in the same step, the one that is read back has it."""
-        places = self._home(keys)
+        here = self._home(keys)
         while len(keys):
-            held = self._values[places]
-            vacant = held < 0
-            marks = int((held == _GONE).sum()) if self._gone else 0
-            self._values[places[vacant]] = values[vacant]
-            won = vacant & (self._values[places] == values)
-            if marks:
-                # Several may have reached for one mark: it is used up once.
-                self._gone -= len(np.unique(places[vacant & (held == _GONE)]))
-            self._keys[places[won]] = keys[won]
-            lost = ~won
-            keys, values, places = keys[lost], values[lost], self._next(places[lost])
+            held = self._values[here]
+            if self._gone:
+                # Several may reach for one mark of a removed entry: it is used up once.
+                self._gone -= len(np.unique(here[held == _GONE]))
+            vacant = (held < 0).nonzero()[0]
+            places, wanted = here[vacant], values[vacant]
+            self._values[places] = wanted
+            won = self._values[places] == wanted
+            self._keys[places[won]] = keys[vacant[won]]
+            lost = np.ones(len(keys), bool)
+            lost[vacant[won]] = False
+            keys, values, here = keys[lost], values[lost], self._next(here[lost])
 
     def _next(self, places: Places) -> Places:
         places = places + 1

@@ -14,7 +14,7 @@ from typing import Any
 from exporter.blocks.chains import Chains
 from exporter.blocks.naming import Naming
 from exporter.blocks.residency import Residency
-from exporter.blocks.wire import REMOVED, STORED, Batch, tier_of, unsigned_hash
+from exporter.blocks.wire import REMOVED, STORED, Batch, Hash, tier_of, unsigned_hash
 from exporter.records import TIERS, Tier
 
 # Operations that gather before they are applied together.
@@ -62,8 +62,6 @@ class Tiers:
         self._live = True
         self._groups: dict[Tier, _Group] = {}
         self._by_medium: dict[str | None, Tier | None] = {}
-        # Shortcut for removals, which engines publish one by one.
-        self._group_by_medium: dict[str | None, _Group] = {}
         self._doubt: str | None = None
         self._tier_doubts: dict[Tier, str | None] = {}
         self._only_unseen = False
@@ -74,7 +72,6 @@ class Tiers:
         self.capacity_blocks: int | None = None
         self.resets: list[Reset] = []
         self.unknown_events = 0
-        self.other_groups_events = 0
 
     # ------------------------------------------------------------------ how things stand
 
@@ -113,19 +110,22 @@ class Tiers:
                 cache.live = live
         self._heard = heard
         self.unknown_events += batch.unknown_events
+        ts = batch.ts
+        run: list[Hash] | None = None
+        place: tuple[str | None, int | None] = (None, None)
         for number, event in enumerate(batch.events):
             kind = type(event)
             if kind in REMOVED:
-                group = self._group_by_medium.get(event.medium)
-                if group is not None and (event.group_idx or 0) == group.index:
-                    group.cache.pending.remove(event.block_hashes, batch.ts)
-                else:
-                    self._remove(event, batch.ts)
-            elif kind in STORED:
-                self._store(event, batch.ts)
+                if run is None or (event.medium, event.group_idx) != place:
+                    run, place = self._removing(event, ts), (event.medium, event.group_idx)
+                run += event.block_hashes
+                continue
+            run = None
+            if kind in STORED:
+                self._store(event, ts)
             else:
-                self._clear(batch.ts, first=number == 0)
-        self._previous_ts = batch.ts
+                self._clear(ts, first=number == 0)
+        self._previous_ts = ts
         self._clear_due = False
         if self.waiting >= FLUSH_OPERATIONS:
             self.flush()
@@ -143,19 +143,16 @@ class Tiers:
             self._by_medium[medium] = tier_of(medium)
         return self._by_medium[medium]
 
-    def _remove(self, event: Any, ts: float) -> None:  # noqa: ANN401 - either form
+    def _removing(self, event: Any, ts: float) -> list[Hash]:  # noqa: ANN401 - either form
+        """Where to add the hashes of a removal, and of those that follow it from the same place."""
         tier = self._tier(event.medium)
         if tier is None:
             self.unknown_events += 1
-            return
+            return []
         group = self._groups.get(tier)
         if group is None:
             group = self._begin(tier, event.group_idx or 0, 1)
-        if group.index != (event.group_idx or 0):
-            self.other_groups_events += 1
-            return
-        self._group_by_medium[event.medium] = group
-        group.cache.pending.remove(event.block_hashes, ts)
+        return group.cache.pending.removing(ts) if group.index == (event.group_idx or 0) else []
 
     def _store(self, event: Any, ts: float) -> None:  # noqa: ANN401 - any of four classes
         tier = self._tier(event.medium)
@@ -167,7 +164,6 @@ class Tiers:
         if group is None or (preference, index) < (group.preference, group.index):
             group = self._begin(tier, index, preference)
         if group.index != index:
-            self.other_groups_events += 1
             return
         cache = group.cache
         if event.block_size:
@@ -191,7 +187,6 @@ class Tiers:
             cache.tallies = old.cache.tallies
             cache.uses_known_since = old.cache.uses_known_since
         self._groups[tier] = _Group(index, preference, cache)
-        self._group_by_medium.clear()
         return self._groups[tier]
 
     def flush(self) -> None:
