@@ -31,140 +31,21 @@ columns:
   their_models: {type: VARCHAR, unit: names, meaning: "The models they name."}
   compared_hours: {type: DOUBLE, unit: hours, meaning: "How much of the day is compared: buckets that had ended an hour before the report was made."}
 */
-WITH settings AS (SELECT coalesce(getvariable('tolerance_ratio'), 0.005) AS tolerance_ratio),
-
-days AS MATERIALIZED (
-    SELECT *, tolerance_ratio * coalesce(their_prompt, 0) AS tolerance
-    FROM usage_sides(getvariable('since'), getvariable('until'))
-    CROSS JOIN settings
+WITH accounts AS MATERIALIZED (
+    SELECT *, coalesce(getvariable('tolerance_ratio'), 0.005) AS tolerance_ratio
+    FROM usage_explained(
+        getvariable('since'), getvariable('until'), coalesce(getvariable('tolerance_ratio'), 0.005)
+    )
     WHERE
         matches(reporter, getvariable('reporter')) AND matches(provider, getvariable('provider'))
-),
-
--- Days that begin so many hours later and have their tokens; on two days at least.
-alike AS (
-    SELECT
-        reporter, utc_day, provider, model, shift_hours, shifted_prompt,
-        avg(abs(shifted_prompt - their_prompt) / their_prompt) OVER same_shift AS mean_error
-    FROM usage_shifts(getvariable('since'), getvariable('until'))
-    JOIN days USING (reporter, utc_day, provider, model)
-    WHERE their_prompt > 0 AND abs(shifted_prompt - their_prompt) <= tolerance
-    WINDOW same_shift AS (PARTITION BY reporter, provider, model, shift_hours)
-    QUALIFY count(*) OVER same_shift >= 2
-),
-
-shifts AS (
-    SELECT * EXCLUDE (mean_error) FROM alike
-    QUALIFY row_number() OVER (
-        PARTITION BY reporter, utc_day, provider, model
-        ORDER BY mean_error, abs(shift_hours), shift_hours
-    ) = 1
-),
-
-sides AS MATERIALIZED (
-    SELECT
-        *,
-        coalesce(their_prompt, 0) AS theirs, coalesce(our_prompt, 0) AS ours,
-        coalesce(our_cached, their_cached, 0) AS some_cached,
-        coalesce(our_written, their_written, 0) AS some_written,
-        coalesce(gap_tokens, 0) AS gap,
-        -- As long as the others, on the average.
-        coalesce(ratio(our_prompt, our_requests - blank_requests - stored_requests), 0)
-            AS mean_prompt,
-        round(coalesce(blank_requests, 0) * mean_prompt)::BIGINT AS blank,
-        -- A gateway's own table has them with the tokens they replay; a provider never saw them.
-        CASE WHEN reporter = provider THEN 0
-            ELSE round(coalesce(stored_requests, 0) * mean_prompt)::BIGINT
-        END AS replayed
-    FROM days
-    LEFT JOIN usage_gaps(getvariable('since'), getvariable('until'))
-        USING (reporter, utc_day, provider, model)
-    LEFT JOIN shifts USING (reporter, utc_day, provider, model)
-),
-
--- What may have happened to our count, one row per combination, and how it would then compare.
--- `supposed` is our count set right, `estimated` what is not in it by an estimate.
-hypotheses AS (
-    SELECT
-        *,
-        ours - repeats * coalesce(repeat_prompt, 0) - failed * coalesce(failed_prompt, 0)
-            AS kept_prompt,
-        some_cached - repeats * coalesce(repeat_cached, 0) - failed * coalesce(failed_cached, 0)
-            AS kept_cached,
-        some_written - repeats * coalesce(repeat_written, 0)
-            - failed * coalesce(failed_written, 0) AS kept_written,
-        repeats + failed + (basis <> 'as counted')::INTEGER AS causes,
-        CASE WHEN basis = 'shifted' THEN shifted_prompt
-            ELSE kept_prompt + cached_sign * kept_cached + written_sign * kept_written
-        END AS supposed,
-        supposed - theirs AS residual,
-        round((pauses * gap + blanks * blank + replays * replayed) * coalesce(ratio(supposed, ours), 1))::BIGINT
-            AS estimated,
-        CASE
-            WHEN pauses + blanks + replays = 0 THEN abs(residual) <= tolerance
-            -- An estimate may be half or double; beside another cause that would explain too much.
-            WHEN causes = 0
-                THEN residual < -tolerance AND -residual BETWEEN 0.5 * estimated AND 2 * estimated
-            ELSE residual < -tolerance
-                AND -residual BETWEEN 0.75 * estimated AND 1.33 * estimated
-        END AS explained
-    FROM sides
-    CROSS JOIN (VALUES (0), (1)) AS without_repeats(repeats)
-    CROSS JOIN (VALUES (0), (1)) AS without_failed(failed)
-    CROSS JOIN (VALUES (0), (1)) AS with_pauses(pauses)
-    CROSS JOIN (VALUES (0), (1)) AS with_blanks(blanks)
-    CROSS JOIN (VALUES (0), (1)) AS with_replays(replays)
-    CROSS JOIN (
-        VALUES ('as counted', 0, 0), ('exclusive', 1, 1), ('exclusive', 1, 0),
-            ('twice', -1, -1), ('twice', -1, 0), ('shifted', 0, 0)
-    ) AS bases(basis, cached_sign, written_sign)
-    WHERE
-        (repeats = 0 OR repeat_prompt > 0)
-        AND (failed = 0 OR failed_prompt > 0)
-        AND (pauses = 0 OR gap > 0)
-        AND (blanks = 0 OR blank > 0)
-        AND (replays = 0 OR replayed > 0)
-        AND (cached_sign = 0 OR some_cached > 0)
-        AND (cached_sign = 0 OR written_sign <> 0 OR some_written > 0)
-        AND (basis <> 'shifted'
-            OR (shift_hours IS NOT NULL AND repeats + failed + pauses + blanks + replays = 0))
-),
-
--- The one with the fewest causes that makes the counts agree; an estimate weighs more than a count.
--- Where none does: without what cannot be theirs, and the rest stays open.
-chosen AS (
-    SELECT
-        *,
-        CASE
-            WHEN explained
-                THEN causes + 1.5 * (pauses + blanks + replays)
-                    + CASE WHEN basis = 'shifted' THEN 0.2 ELSE 0 END
-            WHEN
-                basis = 'as counted' AND failed = 0
-                AND (repeats = 1) = (coalesce(repeat_prompt, 0) > tolerance)
-                AND (pauses = 1) = (gap > tolerance)
-                AND (blanks = 1) = (blank > tolerance)
-                AND (replays = 1) = (replayed > tolerance)
-                THEN 50
-            ELSE 99
-        END AS rank,
-        CASE
-            WHEN explained THEN 0
-            ELSE residual + least(estimated, greatest(-residual, 0))
-        END::BIGINT AS open_tokens
-    FROM hypotheses
-    QUALIFY row_number() OVER (
-        PARTITION BY reporter, utc_day, provider, model
-        ORDER BY rank, abs(residual + estimated), cached_sign, written_sign
-    ) = 1
 ),
 
 other_names AS (
     SELECT
         a.reporter, a.utc_day, a.provider, a.model AS our_key, b.model AS their_key,
         a.our_models AS our_name, b.their_models AS their_name, b.their_prompt AS same_tokens
-    FROM sides AS a
-    JOIN sides AS b USING (reporter, utc_day, provider)
+    FROM accounts AS a
+    JOIN accounts AS b USING (reporter, utc_day, provider)
     WHERE
         a.their_models IS NULL AND b.our_models IS NULL AND b.theirs > 0
         AND abs(a.ours - b.theirs) <= b.tolerance
@@ -177,24 +58,27 @@ judged AS (
             WHEN c.day_open THEN 'open_bucket'
             WHEN coalesce(our_requests_that_day, 0) = 0 THEN 'no_rows'
         END AS nothing_to_compare,
+        -- Ten requests and more would have come before and after our rows.
         nothing_to_compare IS NULL AND NOT explained AND residual < -tolerance AND (
-            (our_first > compared_since + INTERVAL 30 MINUTE
-                AND NOT coalesce(begins_as_usual, false))
-            OR (our_last < compared_until - INTERVAL 30 MINUTE
-                AND NOT coalesce(ends_as_usual, false))
+            (NOT coalesce(begins_as_usual, false)
+                AND our_requests_that_day * epoch(our_first - compared_since)
+                    >= 10 * compared_seconds)
+            OR (NOT coalesce(ends_as_usual, false)
+                AND our_requests_that_day * epoch(compared_until - our_last)
+                    >= 10 * compared_seconds)
         ) AS partly_ours,
         explained AND causes + pauses + blanks + replays = 0 AS prompt_agrees,
         -- Set right as the prompt tokens were; not where a part of our rows is not there. What
         -- prompt tokens may differ by, their parts may too: they are of the same calls.
         nothing_to_compare IS NULL AND explained AND pauses + blanks + replays = 0
-            AND basis <> 'shifted' AS parts_comparable,
+            AND basis = 'as counted' AS parts_comparable,
         our_models IS DISTINCT FROM their_models
             AND our_models IS NOT NULL AND their_models IS NOT NULL AS named_differently,
         CASE
             WHEN NOT parts_comparable OR their_cached IS NULL THEN NULL
             WHEN our_cached IS NULL THEN CASE WHEN their_cached > 0 THEN 'cached_unreported' END
             WHEN abs(kept_cached - their_cached) <= greatest(
-                tolerance_ratio * their_cached, abs(residual)) THEN NULL
+                c.tolerance_ratio * their_cached, abs(residual)) THEN NULL
             WHEN kept_cached < their_cached AND unreported_prompt > 0 THEN 'cached_unreported'
             ELSE 'cached_differs'
         END AS cached_fault,
@@ -202,7 +86,7 @@ judged AS (
             WHEN NOT parts_comparable OR their_written IS NULL OR rolled_up THEN NULL
             WHEN our_written IS NULL THEN CASE WHEN their_written > 0 THEN 'writes_unreported' END
             WHEN abs(kept_written - their_written) <= greatest(
-                tolerance_ratio * their_written, abs(residual)) THEN NULL
+                c.tolerance_ratio * their_written, abs(residual)) THEN NULL
             WHEN kept_written < their_written AND unwritten_prompt > 0 THEN 'writes_unreported'
             ELSE 'writes_differ'
         END AS written_fault,
@@ -211,7 +95,7 @@ judged AS (
             AND (written_fault IS NULL OR our_written IS NULL) AS parts_agree,
         open_tokens < -tolerance AND our_name IS NULL AND nothing_to_compare IS NULL
             AND NOT partly_ours AS elsewhere
-    FROM chosen AS c
+    FROM accounts AS c
     LEFT JOIN other_names AS o
         ON o.reporter = c.reporter AND o.utc_day = c.utc_day AND o.provider = c.provider
         AND c.model IN (o.our_key, o.their_key)

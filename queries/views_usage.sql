@@ -1,8 +1,9 @@
--- What the questions about usage reports share: what a reporter said by bucket (provider_usage), and
--- our own rows summed so that the two can be laid side by side. They are never added.
+-- What the questions about usage reports share: what a reporter said by bucket, and our own rows
+-- summed so that the two can be laid side by side. They are never added.
 
 -- The name two accounts of a model have in common: in small letters, without a provider in front,
--- with - for a dot, without a snapshot's date (-2024-08-06, -20240806, @20240806, -0613) or -latest.
+-- with - for a dot, without -latest or a snapshot's date (-2024-08-06, -20240806, @20240806,
+-- -0613).
 CREATE OR REPLACE MACRO model_key(name) AS regexp_replace(
     replace(lower(regexp_extract(name, '[^/]*$')), '.', '-'),
     '([-@](\d{4}-\d\d-\d\d|\d{8}|\d{4})|-latest)$', ''
@@ -27,8 +28,8 @@ FROM provider_usage;
 -- left), provider and model, with those apart that a provider may not have counted: `repeat_*`
 -- attempts before a call's last one and rows of a call that a larger source has too, `failed_*`
 -- errors, `stored_requests` answers of a response cache (they carry no tokens). `blank_requests`
--- have no prompt count. What OpenRouter served is on its account and left out. Roll-ups know neither
--- provider nor what was written nor which rows those are.
+-- have no prompt count. What OpenRouter served is on its account and left out. Roll-ups know
+-- neither provider nor what was written nor which rows those are.
 CREATE OR REPLACE MACRO own_usage(since_border, until_border, unit) AS TABLE
 WITH ranked_sources AS (
     SELECT source, row_number() OVER (ORDER BY count(*) DESC, source) AS source_rank

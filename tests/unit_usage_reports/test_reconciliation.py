@@ -637,7 +637,56 @@ def test_usage_of_providers_is_told_and_never_added_to_requests(store: Store) ->
     assert (ours["prompt_tokens"], ours["token_hit_ratio"]) == (0, None)
 
 
-Fault = Callable[[Call], Row | None]
+Rows = list[Row]
+# What happens to our rows (given the calls some of which are `marked`), and its name.
+FAULTS: dict[str, Callable[[list[Call], set[int]], Rows]] = {
+    "repeated_rows": lambda day, marked: [
+        *map(our, day), *(our(call, attempt=2) for call in day if call.number in marked)
+    ],
+    "exclusive_counts": lambda day, _: [
+        our(call, prompt_tokens=call.prompt - call.cached - call.written) for call in day
+    ],
+    "counted_twice": lambda day, _: [
+        our(call, prompt_tokens=call.prompt + call.cached + call.written) for call in day
+    ],
+    "elsewhere": lambda day, marked: [our(call) for call in day if call.number not in marked],
+    "unexplained": lambda day, marked: [
+        *map(our, day), *(our(c, request_id=f"x{c.number}") for c in day if c.number in marked)
+    ],
+}  # fmt: skip
+
+
+@given(
+    fault=st.sampled_from(sorted(FAULTS)),
+    sizes=st.lists(
+        st.tuples(st.integers(50, 20_000), st.floats(0, 1), st.booleans()),
+        min_size=96,
+        max_size=96,
+    ),
+    every=st.integers(3, 12),
+)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_fault_in_any_traffic_is_named_or_too_small_to_matter(
+    store: Store, fault: str, sizes: list[tuple[int, float, bool]], every: int
+) -> None:
+    day = [
+        Call(DAY + 15 * MINUTE * number, number, prompt, int(prompt * share * 0.9),
+             int(prompt * (1 - share) * 0.5) if writes else 0)
+        for number, (prompt, share, writes) in enumerate(sizes)
+    ]  # fmt: skip
+    marked = set(range(0, len(day), every))
+    store.cursor().execute("DELETE FROM requests")
+    store.cursor().execute("DELETE FROM provider_usage")
+    load(store, FAULTS[fault](day, marked))
+    tell(store, report(day))
+    row = judge(store)
+    if abs(row["difference_tokens"]) <= 0.005 * total(day):
+        assert row["unexplained_tokens"] == 0
+    elif fault in ("elsewhere", "unexplained"):
+        # A sum that another cause would give by chance may take its name.
+        assert fault in reasons(row) or row["unexplained_tokens"] == 0
+    else:
+        assert reasons(row) == [fault]
 
 
 @given(
