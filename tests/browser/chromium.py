@@ -17,6 +17,8 @@ from typing import Literal
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
 
 PAGES = ("now", "who", "latency", "memory")
+# Views within a page that a link opens.
+TABS = {"memory": ("split", "evictions", "offload", "contents")}
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 
@@ -128,9 +130,10 @@ def visit(
     theme: Theme,
     picture: Path | None = None,
     height: int = 1000,
+    width: int = 1440,
 ) -> Visit:
     """Open a page as a first-time visitor of the given theme; save a picture if asked."""
-    context = running.new_context(color_scheme=theme, viewport={"width": 1440, "height": height})
+    context = running.new_context(color_scheme=theme, viewport={"width": width, "height": height})
     try:
         page = context.new_page()
         errors = _collect_errors(page)

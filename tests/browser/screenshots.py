@@ -15,16 +15,17 @@ from tests.browser import chromium
 def photograph(
     url: str, out: Path, executable: str, query: str, height: int
 ) -> list[chromium.Visit]:
-    """One PNG a page and theme in `out`, named page-theme.png."""
+    """One PNG a page (or tab of one) and theme in `out`, named page-theme.png."""
     out.mkdir(parents=True, exist_ok=True)
     visits = []
     with chromium.browser(executable) as running:
         # The first visitor of a fresh dashboard pays for imports; the timed ones are warm.
         chromium.visit(running, url, chromium.PAGES[0], "light")
-        for name in chromium.PAGES:
+        for name, tab in _views():
             for theme in chromium.THEMES:
-                picture = out / f"{name}-{theme}.png"
-                where = chromium.address(url, name, query)
+                picture = out / f"{'-'.join(filter(None, (name, tab, theme)))}.png"
+                asked = f"{query}{'&' if query else '?'}tab={tab}" if tab else query
+                where = chromium.address(url, name, asked)
                 visit = chromium.visit(running, where, name, theme, picture, height)
                 visits.append(visit)
                 print(
@@ -32,6 +33,11 @@ def photograph(
                     f"at rest {visit.settled_seconds:.2f} s"
                 )
     return visits
+
+
+def _views() -> list[tuple[str, str]]:
+    """Every page, and each tab of those that have some."""
+    return [(name, tab) for name in chromium.PAGES for tab in chromium.TABS.get(name, ("",))]
 
 
 def main() -> int:
@@ -46,9 +52,7 @@ def main() -> int:
     if executable is None:
         print("no chromium on the path; install it, e.g. apt-get install chromium", file=sys.stderr)
         return 2
-    visits = photograph(
-        arguments.url, arguments.out, executable, arguments.query, arguments.height
-    )
+    visits = photograph(arguments.url, arguments.out, executable, arguments.query, arguments.height)
     errors = [f"{seen.page} ({seen.theme}): {error}" for seen in visits for error in seen.errors]
     print("\n".join(errors) or "no errors on any page", file=sys.stderr if errors else sys.stdout)
     return 1 if errors else 0

@@ -80,7 +80,7 @@ def _wait_for_engine_rows(exporter: str) -> None:
     pytest.fail("the captured engine pages did not arrive within 60 s")
 
 
-@pytest.fixture(scope="module", params=["log and engine", "engine only", "empty"])
+@pytest.fixture(scope="module", params=["log, engine and events", "engine only", "empty"])
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
@@ -93,10 +93,10 @@ def site(
             exporter, dashboard = urls
             if request.param != "empty":
                 _wait_for_engine_rows(exporter)
-            if request.param == "log and engine":
-                log = str(CAPTURE / "requests.jsonl")
-                command = [PROGRAM, "ingest", log, "--url", exporter]
-                subprocess.run(command, check=True, env=ENVIRONMENT, timeout=60)
+            if request.param == "log, engine and events":
+                for name in ("requests.jsonl", "kv-events.raw.jsonl"):
+                    command = [PROGRAM, "ingest", str(CAPTURE / name), "--url", exporter]
+                    subprocess.run(command, check=True, env=ENVIRONMENT, timeout=60)
             yield request.param, dashboard
 
 
@@ -118,6 +118,22 @@ def test_page_opens_without_a_complaint(
     assert visit.errors == []
     assert visit.text.strip()
     assert "NaN" not in visit.text
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 420)])
+@pytest.mark.parametrize("tab", chromium.TABS["memory"])
+def test_every_tab_of_memory_opens_without_a_complaint(
+    site: tuple[str, str], browser: Browser, tab: str, theme: chromium.Theme, width: int
+) -> None:
+    kind, dashboard = site
+    where = chromium.address(dashboard, "memory", f"?range=3650d&compare=off&tab={tab}")
+    visit = chromium.visit(browser, where, "memory", theme, width=width)
+    assert visit.errors == []
+    assert "NaN" not in visit.text
+    if kind == "engine only" and tab in {"evictions", "contents"}:
+        assert "--kv-events-config" in visit.text
+    if kind == "log, engine and events" and tab == "evictions":
+        assert "By KV-cache events." in visit.text
 
 
 @pytest.mark.parametrize("page", ["now", "memory"])
