@@ -15,6 +15,7 @@ from pathlib import Path
 from exporter import metrics_text
 from exporter.block_metrics import Continued, add_blocks
 from exporter.blocks.snapshot import BlocksSnapshot
+from exporter.drops import Drop, add_drops
 from exporter.engine_totals import EngineCounters, EngineKey
 from exporter.metrics import ENGINE, REQUEST, Page
 from exporter.metrics_text import Family, label_text
@@ -30,7 +31,8 @@ MAX_SOURCES = 100  # whoever posts names the source: bound it like every other l
 class Inputs:
     """Where the collector reads current state; each is called on every scrape.
 
-    `blocks` is what KV-cache events tell; `bytes_per_token` what KV weighs, by model.
+    `blocks` is what KV-cache events tell; `bytes_per_token` what KV weighs, by model; `drops` how
+    the last window was judged.
     """
 
     counters: Callable[[], Snapshot]
@@ -40,6 +42,7 @@ class Inputs:
     version: str
     blocks: Callable[[], BlocksSnapshot] = BlocksSnapshot
     bytes_per_token: Mapping[str, int] = field(default_factory=dict)
+    drops: Callable[[], Iterable[Drop]] = tuple
 
 
 class Collector:
@@ -62,6 +65,7 @@ class Collector:
         self._add_requests(page, counters)
         _add_ttft(page, counters)
         self._add_engines(page)
+        add_drops(page, self._inputs.drops())
         for target in self._inputs.targets():
             _add_target(page, target)
         _add_ingest(page, counters)

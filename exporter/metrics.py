@@ -10,6 +10,7 @@ from exporter.metrics_text import Family, FamilyType
 
 REQUEST = ("model", "route", "template", "tenant")
 ENGINE = ("model", "replica")
+DROP = ("basis", "model", "route", "template", "tenant")
 
 _LIVE = "Live rows only: event time within 10 minutes of arrival."
 _SINCE = "Increase since this exporter started."
@@ -175,6 +176,28 @@ DEFINITIONS: tuple[Definition, ...] = (
         "content and all before it.",
     ),
     # ---- about this exporter
+    # ---- judgements
+    Definition(
+        "prefixcache_peak_hit_drop_ratio",
+        "gauge",
+        DROP,
+        "Expected less actual token hit ratio of the last window (an hour), what its load explains "
+        "taken out; negative = above. Every model that can be judged, and routes, templates and "
+        "tenants that dropped; at most 20 series. Source: question peak_drop, on the minute.",
+    ),
+    Definition(
+        "prefixcache_peak_hit_drop_severity",
+        "gauge",
+        DROP,
+        "1 = a ticket, 2 = a page: it is beyond chance and hurts. Series only while there is a "
+        "drop. Source: question peak_drop.",
+    ),
+    Definition(
+        "prefixcache_peak_hit_drop_info",
+        "info",
+        (*DROP, "class"),
+        "1 while there is a drop, with its class. Source: question peak_drop.",
+    ),
     Definition(
         "prefixscope_build_info",
         "info",

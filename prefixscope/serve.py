@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from exporter.blocks.tracker import Tracker
 from exporter.collector import Collector, Inputs
+from exporter.drops import DropWatch
 from exporter.engine_totals import EngineTotals
 from exporter.errors import PrefixscopeError
 from exporter.geometry import bytes_per_token, keep_geometry, kept_geometry
@@ -119,12 +120,18 @@ def running(settings: Settings) -> Iterator[Running]:
         tailers = [_follower(store, log, names.get(log.source)) for log in settings.logs]
         prices = ModelPrices(store, settings.prices)
         events = _events(store, tracker, settings.events, scraper)
-        workers: list[Worker] = [Housekeeping(store, prices), scraper, *sources, *tailers, *events]
+        drops = DropWatch(store, settings.drops)
+        workers: list[Worker] = [
+            *(Housekeeping(store, prices), drops, scraper),
+            *(*sources, *tailers, *events),
+        ]
         for worker in workers:
             worker.start()
             stack.callback(worker.stop)
         intake, history = Intake(store, names=names), History(store, targets)
-        services = _services(store, intake, history, totals, scraper, sources, workers, tracker)
+        services = _services(
+            store, intake, history, totals, scraper, sources, workers, tracker, drops
+        )
         app = build_app(services, settings.server, token)
         server_stopped = stack.enter_context(_serving(app, listener))
         write_owner(store.directory, url)
@@ -161,6 +168,7 @@ def _services(
     sources: Sequence[PrometheusSource],
     workers: Sequence[Worker],
     tracker: Tracker,
+    drops: DropWatch,
 ) -> Services:
     """What the server serves from."""
 
@@ -180,6 +188,7 @@ def _services(
         version=__version__,
         blocks=tracker.snapshot,
         bytes_per_token=kept_geometry(store),
+        drops=drops.current,
     )
 
     def not_ready() -> str | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from exporter.drops import DropSettings
 from exporter.geometry import ModelGeometry
 from exporter.prices import PriceSettings
 from exporter.server_settings import Address, ServerSettings
@@ -51,6 +52,7 @@ class Settings(BaseModel):
         default_factory=list, description="KV-cache events of engines: what caches hold and lose"
     )
     prices: PriceSettings = Field(default_factory=PriceSettings)
+    drops: DropSettings = Field(default_factory=DropSettings)
     geometry: list[ModelGeometry] = Field(
         default_factory=list, description="what the KV of a model weighs, for figures in bytes"
     )

@@ -7,6 +7,7 @@ sqrt(2.198 x 5 x (1/100,000 + 1/400,000)) = 0.0117, and by twice that where the 
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -14,66 +15,30 @@ import duckdb
 import pytest
 
 from queries import registry
+from tests.unit_alerts.hours import (
+    MONDAY,
+    RATIOS,
+    REQUESTS,
+    TOKENS,
+    put_hour,
+    put_page,
+    put_request,
+)
 
-MONDAY = datetime(2026, 11, 30, 10, tzinfo=UTC)
-RATIOS = (0.81, 0.79, 0.80, 0.80)  # one to four weeks before
-TOKENS = 100_000
-REQUESTS = 20
 CHANCE = (2.198 * 5 * (1 / 100_000 + 1 / 400_000)) ** 0.5
 
 
 class Table:
-    """Rows of whole hours, put in as a store would hold them."""
+    """The tables of a store, filled and asked."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
         schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
         self._connection.execute(schema)
         self._connection.execute(registry.views_sql())
-        self._number = 0
-
-    def hour(self, begin: datetime, ratio: float, tokens: int = TOKENS, **columns: object) -> None:
-        """Requests of equal size, spread over an hour, and the roll-up of it."""
-        each = tokens // REQUESTS
-        for place in range(REQUESTS):
-            self.request(begin + timedelta(seconds=60 + 150 * place), each,
-                         round(each * ratio), **columns)  # fmt: skip
-
-    def request(
-        self, ts: datetime, prompt_tokens: int, cached_tokens: int | None, **columns: object
-    ) -> None:
-        self._number += 1
-        row = {
-            "ts": ts, "arrived": ts, "source": "s", "source_format": "f", "attempt": 1,
-            "status": "ok", "outcome": "unknown", "prompt_basis": "inclusive", "batch": 1,
-            "position": self._number, "model": "m", "template": "t",
-            "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, **columns,
-        }  # fmt: skip
-        self._insert("requests", row)
-        if cached_tokens is not None:
-            minute = ts.replace(second=0, microsecond=0)
-            self._insert("minute_rollup", {
-                "minute": minute, "model": row["model"], "reported_prompt_tokens": prompt_tokens,
-                "cached_tokens": cached_tokens,
-            })  # fmt: skip
-
-    def page(self, begin: datetime, usage_ratio: float, **columns: object) -> None:
-        """One sample in the middle of an hour."""
-        self._insert("engine_samples", {
-            "target": "r", "replica": "r", "engine": "vllm", "role": "unified", "model": "m",
-            "since": begin + timedelta(minutes=25), "ts": begin + timedelta(minutes=30),
-            "reset": False, "gap": False, "kv_usage_ratio": usage_ratio, **columns,
-        })  # fmt: skip
-
-    def _insert(self, table: str, row: dict[str, object]) -> None:
-        values = [
-            v.astimezone(UTC).replace(tzinfo=None) if isinstance(v, datetime) else v
-            for v in row.values()
-        ]
-        places = ", ".join("?" * len(row))
-        self._connection.execute(
-            f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", values
-        )
+        self.hour = partial(put_hour, self._connection)
+        self.request = partial(put_request, self._connection)
+        self.page = partial(put_page, self._connection)
 
     def judge(self, begin: datetime = MONDAY, **params: object) -> dict[str, Any]:
         """The row of the hour that begins then; it must be the only one."""

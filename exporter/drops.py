@@ -1,0 +1,149 @@
+"""Judges drops of the hit ratio on the minute, so that /metrics and alerts share one definition.
+
+The judgement itself is the question `peak_drop`; here it is only asked, bounded and kept.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import duckdb
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from exporter.metrics import DROP, Page
+from exporter.metrics_text import label_text
+from exporter.store.store import Store
+from queries import registry
+
+_log = logging.getLogger(__name__)
+
+DIMENSIONS = ("route", "template", "tenant")
+MOST_SERIES = 20
+TICK_SECONDS = 60.0
+SEVERITIES = {"ticket": 1, "page": 2}
+
+
+class DropSettings(BaseModel):
+    """How drops are judged."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    zone: str = Field("UTC", description="time zone whose hours of the week are compared")
+    window_seconds: int = Field(3_600, ge=300, le=86_400, description="how much is judged at once")
+    min_tokens: int = Field(
+        20_000, ge=1, description="windows with fewer reported prompt tokens are not judged"
+    )
+
+    @field_validator("zone")
+    @classmethod
+    def _known(cls, zone: str) -> str:
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"{zone!r} is no time zone; write UTC or Europe/Berlin") from None
+        return zone
+
+
+@dataclass(frozen=True)
+class Drop:
+    """One model, or one value of a dimension that dropped. `severity` None = no drop."""
+
+    labels: tuple[str, str, str, str, str]  # basis, model, route, template, tenant
+    drop_ratio: float
+    kind: str | None
+    severity: str | None
+
+
+def judge(cursor: duckdb.DuckDBPyConnection, settings: DropSettings, until: datetime) -> list[Drop]:
+    """Every model that can be judged, then the values that dropped, most lost tokens first.
+
+    At most MOST_SERIES. Nothing without a request row in the window.
+    """
+    params = {**settings.model_dump(), "until": until}
+    models = registry.rows(registry.run(cursor, "peak_drop", params))
+    found = [_drop(row, {}) for row in _largest(models) if row["drop_ratio"] is not None]
+    if not any(drop.severity for drop in found):
+        return found[:MOST_SERIES]
+    for by in DIMENSIONS:
+        rows = registry.rows(registry.run(cursor, "peak_drop", {**params, "by": by}))
+        found += [_drop(row, {by: str(row[by])}) for row in _largest(rows) if row["is_drop"]]
+    return found[:MOST_SERIES]
+
+
+def _largest(rows: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    return sorted(rows, key=_lost_tokens, reverse=True)
+
+
+def _lost_tokens(row: Mapping[str, object]) -> float:
+    drop, tokens = row["drop_ratio"], row["reported_prompt_tokens"]
+    return drop * tokens if isinstance(drop, float) and isinstance(tokens, int) else 0.0
+
+
+def _drop(row: Mapping[str, object], value: Mapping[str, str]) -> Drop:
+    names = (value.get(name, "") for name in DIMENSIONS)
+    route, template, tenant = names
+    kind, severity, ratio = row["class"], row["severity"], row["drop_ratio"]
+    return Drop(
+        (str(row["basis"]), str(row["model"]), route, template, tenant),
+        ratio if isinstance(ratio, float) else 0.0,
+        str(kind) if row["is_drop"] else None,
+        None if severity is None else str(severity),
+    )
+
+
+def add_drops(page: Page, drops: Iterable[Drop]) -> None:
+    """The families of drops. Class and severity have series only while there is a drop, and the
+    class is no label of the others: another class must neither resolve an alert nor raise one."""
+    for drop in drops:
+        labels = label_text(DROP, drop.labels)
+        page["prefixcache_peak_hit_drop_ratio"].add(labels, drop.drop_ratio)
+        if drop.severity is not None:
+            kind = label_text((*DROP, "class"), (*drop.labels, drop.kind or ""))
+            page["prefixcache_peak_hit_drop_info"].add(kind, 1)
+            page["prefixcache_peak_hit_drop_severity"].add(labels, SEVERITIES[drop.severity])
+
+
+class DropWatch:
+    """Judges on the minute in the background until stopped."""
+
+    def __init__(self, store: Store, settings: DropSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._drops: list[Drop] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drops", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the work in hand."""
+        self._stopped.set()
+        self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is running."""
+        return self._thread.is_alive()
+
+    def current(self) -> list[Drop]:
+        """As last judged; none before the first minute is over."""
+        return self._drops
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_seconds_to_next_minute(datetime.now(UTC))):
+            until = datetime.now(UTC).replace(second=0, microsecond=0)
+            try:
+                self._drops = judge(self._store.cursor(), self._settings, until)
+            except duckdb.Error:
+                _log.exception("drops could not be judged; /metrics shows the last judgement")
+
+
+def _seconds_to_next_minute(now: datetime) -> float:
+    """A little behind it, so that rows of the minute's end are in."""
+    nearest = now.replace(second=0, microsecond=0) + timedelta(seconds=TICK_SECONDS)
+    return (nearest - now).total_seconds() + 2.0
