@@ -26,8 +26,8 @@ PAIRED_REPLICAS = 16
 # Blocks looked through for prefixes, of one model and tier.
 FOREST_BLOCKS = 2_000_000
 LISTED_PREFIXES = 50
-# Every second drain from so many blocks on, every third from twice as many ...
-_UNHURRIED_BLOCKS = 500_000
+# How long a look stays good enough, for every block looked at: a minute for a million.
+_SECONDS_PER_BLOCK = 60e-6
 # Requests remembered to tell what a prefix is used for, and hashes of their chains.
 _REMEMBERED_REQUESTS = 4_096
 _REMEMBERED_HASHES = 500_000
@@ -48,7 +48,9 @@ class Holding(NamedTuple):
     touched: Seconds
 
 
-class _Use(NamedTuple):
+class Use(NamedTuple):
+    """A request: its chain, and for whom it was."""
+
     chain: Keys
     template: str | None
     tenant: str | None
@@ -59,17 +61,18 @@ class Contents:
 
     def __init__(self, key_id: str) -> None:
         self._key_id = key_id
-        self._uses: deque[_Use] = deque(maxlen=_REMEMBERED_REQUESTS)
+        self._uses: deque[Use] = deque(maxlen=_REMEMBERED_REQUESTS)
         self._hashes = 0
         self._minute: datetime | None = None
-        self._drains = 0
+        self._looked: datetime | None = None
+        self._changed = False
         self.copies: dict[str, tuple[int, int]] | None = None
 
     def remember(self, row: UsedPrefix, chain: Keys) -> None:
         """Keep a request's chain for a while."""
         if len(self._uses) == self._uses.maxlen:
             self._forget()
-        self._uses.append(_Use(chain, row.template, row.tenant))
+        self._uses.append(Use(chain, row.template, row.tenant))
         self._hashes += len(chain)
         while self._hashes > _REMEMBERED_HASHES and len(self._uses) > 1:
             self._forget()
@@ -77,37 +80,51 @@ class Contents:
     def _forget(self) -> None:
         self._hashes -= len(self._uses.popleft().chain)
 
+    def uses(self) -> list[Use]:
+        """The remembered requests, for a look at what does not change meanwhile."""
+        return list(self._uses)
+
+    def is_due(self, blocks: int, changed: bool, now: datetime) -> bool:
+        """Whether it is time for another look at so many blocks. `changed`: since the last call."""
+        self._changed |= changed
+        good_seconds = blocks * _SECONDS_PER_BLOCK
+        if self._looked is None or now < self._looked:
+            return True
+        return self._changed and (now - self._looked).total_seconds() >= good_seconds
+
     def look_through(
-        self, holdings: Sequence[Holding], now: datetime
-    ) -> tuple[list[BlockCopies], list[ResidentPrefix] | None]:
-        """Copies (once a minute) and prefixes; None = as before."""
-        self._drains += 1
-        blocks = sum(len(holding.names) for holding in holdings)
-        if self._drains % (1 + blocks // _UNHURRIED_BLOCKS) and self.copies is not None:
-            return [], None
-        minute = now.replace(second=0, microsecond=0)
+        self, holdings: Sequence[Holding], uses: Sequence[Use], now: datetime
+    ) -> tuple[list[BlockCopies], list[ResidentPrefix]]:
+        """Copies, the first time in each minute, and prefixes."""
+        self._looked, minute = now, now.replace(second=0, microsecond=0)
+        self._changed = False
         copies: list[BlockCopies] = []
         prefixes: list[ResidentPrefix] = []
-        self.copies = {}
+        found: dict[str, tuple[int, int]] = {}
         for model, tier, group in _by_model_and_tier(holdings):
             rows = list(_copies(minute, model, tier, group))
             if tier == "device":
-                self.copies[model or ""] = (rows[0].unique_blocks, rows[0].resident_blocks)
+                found[model or ""] = (rows[0].unique_blocks, rows[0].resident_blocks)
             copies += rows
-            prefixes += self._prefixes(now, model, tier, group)
+            prefixes += self._prefixes(now, model, tier, group, uses)
+        self.copies = found
         if minute == self._minute:
             return [], prefixes
         self._minute = minute
         return copies, prefixes
 
     def _prefixes(
-        self, now: datetime, model: str | None, tier: str, group: Sequence[Holding]
+        self,
+        now: datetime,
+        model: str | None,
+        tier: str,
+        group: Sequence[Holding],
+        uses: Sequence[Use],
     ) -> Iterator[ResidentPrefix]:
-        forest = Forest.of(_bounded(group))
-        listed = forest.largest(LISTED_PREFIXES)
-        uses = self._used_by([prefix.name for prefix in listed])
+        listed = Forest.of(_bounded(group)).largest(LISTED_PREFIXES)
+        users = _used_by([prefix.name for prefix in listed], uses)
         for prefix in listed:
-            requests, template, tenant = uses.get(prefix.name, (0, None, None))
+            requests, template, tenant = users.get(prefix.name, (0, None, None))
             yield ResidentPrefix(
                 as_of=now,
                 model=model,
@@ -124,29 +141,31 @@ class Contents:
                 last_used=datetime.fromtimestamp(prefix.touched, UTC),
             )
 
-    def _used_by(self, names: Sequence[int]) -> dict[int, tuple[int, str | None, str | None]]:
-        """Of each prefix: how many of the remembered requests begin with it, and their template
-        and tenant where that is one."""
-        uses = list(self._uses)
-        if not uses or not names:
-            return {}
-        hashes = np.concatenate([use.chain for use in uses])
-        owner = np.repeat(np.arange(len(uses)), [len(use.chain) for use in uses])
-        wanted = np.sort(np.array(names, np.uint64))
-        place = np.searchsorted(wanted, hashes).clip(max=len(wanted) - 1)
-        hit = wanted[place] == hashes
-        users: dict[int, list[_Use]] = {}
-        pairs = zip(wanted[place[hit]].tolist(), owner[hit].tolist(), strict=True)
-        for name, number in pairs:
-            users.setdefault(name, []).append(uses[number])
-        return {
-            name: (
-                len(found),
-                _only({use.template for use in found}),
-                _only({use.tenant for use in found}),
-            )
-            for name, found in users.items()
-        }
+
+def _used_by(
+    names: Sequence[int], uses: Sequence[Use]
+) -> dict[int, tuple[int, str | None, str | None]]:
+    """Of each prefix: how many of the requests begin with it, and their template and tenant where
+    that is one."""
+    if not uses or not names:
+        return {}
+    hashes = np.concatenate([use.chain for use in uses])
+    owner = np.repeat(np.arange(len(uses)), [len(use.chain) for use in uses])
+    wanted = np.sort(np.array(names, np.uint64))
+    place = np.searchsorted(wanted, hashes).clip(max=len(wanted) - 1)
+    hit = wanted[place] == hashes
+    users: dict[int, list[Use]] = {}
+    pairs = zip(wanted[place[hit]].tolist(), owner[hit].tolist(), strict=True)
+    for name, number in pairs:
+        users.setdefault(name, []).append(uses[number])
+    return {
+        name: (
+            len(found),
+            _only({use.template for use in found}),
+            _only({use.tenant for use in found}),
+        )
+        for name, found in users.items()
+    }
 
 
 def _only(values: set[str | None]) -> str | None:

@@ -2,7 +2,8 @@
 
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -11,10 +12,11 @@ from exporter.blocks.chains import Chains
 from exporter.blocks.contents import Contents, Holding
 from exporter.blocks.order import Heard, Order, StreamName, digest
 from exporter.blocks.publisher import Publisher
+from exporter.blocks.residency import Residency
 from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream, Drained, UsedPrefix
 from exporter.blocks.snapshot import BlocksSnapshot, CacheSnapshot, StreamSnapshot
 from exporter.blocks.wire import BadBatch, Decoder
-from exporter.records import EngineSample
+from exporter.records import EngineSample, Tier
 from replay.hashes import HASH_GRAIN_TOKENS, hash_key_id
 
 __all__ = ["Heard", "StreamName", "Tracker"]
@@ -48,6 +50,7 @@ class Tracker:
         self._live_seconds = live_window.total_seconds()
         self._decoder = Decoder(tokens=chains)
         self._publishers: dict[StreamName, Publisher] = {}
+        self._leaving: list[Publisher] = []
         # Base names of replicas of which several ranks were heard.
         self._ranked: set[str] = set()
         self._contents = Contents(self._key_id)
@@ -152,6 +155,14 @@ class Tracker:
         with self._lock:
             self._publisher(stream).is_connected = is_connected
 
+    def forget(self, stream: StreamName) -> None:
+        """The stream will not be heard again: what was counted is drained once more, and its
+        memory is free. Heard of later, it begins anew."""
+        with self._lock:
+            publisher = self._publishers.pop(stream, None)
+            if publisher is not None:
+                self._leaving.append(publisher)
+
     def _publisher(self, stream: StreamName) -> Publisher:
         if stream not in self._publishers:
             self._publishers[stream] = Publisher(stream, self._chains, self._live_seconds)
@@ -167,9 +178,10 @@ class Tracker:
         """
         if self._chains is None:
             return
-        with self._lock:
-            for row in rows:
-                if row.hash_scope == "global" and row.hash_key_id == self._key_id:
+        for row in rows:
+            if row.hash_scope == "global" and row.hash_key_id == self._key_id:
+                # Row by row: batches that come meanwhile need not wait for all.
+                with self._lock:
                     self._touch(row)
 
     def _touch(self, row: UsedPrefix) -> None:
@@ -229,27 +241,33 @@ class Tracker:
             minutes: list[BlockMinute] = []
             resets: list[BlockReset] = []
             streams: list[BlockStream] = []
-            holdings: list[Holding] = []
-            for publisher in self._publishers.values():
+            leaving, self._leaving = self._leaving, []
+            for publisher in (*leaving, *self._publishers.values()):
                 replica = self._name(publisher)
                 publisher.tiers.flush()
-                if publisher.is_quiet(now):
+                if publisher in leaving or publisher.is_quiet(now):
                     publisher.tiers.decide()
                 minutes += publisher.take_minutes(replica)
                 resets += publisher.take_resets(replica)
                 streams.append(publisher.row(replica))
-                holdings += self._holdings(publisher, replica)
-        copies, prefixes = self._contents.look_through(holdings, now)
-        return Drained(minutes, resets, streams, copies, prefixes)
+            drained, changed = Drained(minutes, resets, streams), bool(minutes or leaving)
+            blocks = sum(cache.distinct_blocks for _, _, cache in self._caches())
+            if self._chains is None or not self._contents.is_due(blocks, changed, now):
+                return drained
+            holdings, uses = list(self._holdings()), self._contents.uses()
+        copies, prefixes = self._contents.look_through(holdings, uses, now)
+        return replace(drained, copies=copies, prefixes=prefixes)
 
-    def _holdings(self, publisher: Publisher, replica: str) -> list[Holding]:
-        if self._chains is None:
-            return []
-        return [
-            Holding(replica, publisher.stream.model, tier, size, *cache.holding())
-            for tier, cache in publisher.tiers.caches()
-            if (size := publisher.tiers.block_size(tier))
-        ]
+    def _caches(self) -> Iterator[tuple[Publisher, Tier, Residency]]:
+        for publisher in self._publishers.values():
+            for tier, cache in publisher.tiers.caches():
+                yield publisher, tier, cache
+
+    def _holdings(self) -> Iterator[Holding]:
+        for publisher, tier, cache in self._caches():
+            if size := publisher.tiers.block_size(tier):
+                stream = publisher.stream
+                yield Holding(self._name(publisher), stream.model, tier, size, *cache.holding())
 
     def snapshot(self) -> BlocksSnapshot:
         """What /metrics shows. Totals begin at 0 when this exporter starts, never fall,
@@ -272,11 +290,7 @@ class Tracker:
     def memory_bytes(self) -> int:
         """What the state of all caches takes."""
         with self._lock:
-            return sum(
-                cache.bytes
-                for publisher in self._publishers.values()
-                for _, cache in publisher.tiers.caches()
-            )
+            return sum(cache.bytes for _, _, cache in self._caches())
 
 
 def _utc(moment: datetime) -> datetime:

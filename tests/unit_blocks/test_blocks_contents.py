@@ -217,18 +217,43 @@ def test_many_blocks_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None
         )
         for replica, held in (("a", names[:40_000]), ("b", names[20_000:]))
     ]  # fmt: skip
-    rows, _ = contents.Contents(KEY_ID).look_through(holdings, moment(0))
+    rows, _ = contents.Contents(KEY_ID).look_through(holdings, [], moment(0))
     fleet, pair = rows
     assert fleet.unique_blocks == pytest.approx(60_000, rel=0.1)
     assert fleet.resident_blocks == pytest.approx(80_000, rel=0.1)
     assert pair.shared_blocks == pytest.approx(20_000, rel=0.15)
 
 
+def test_a_look_at_many_blocks_stays_good_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_SECONDS_PER_BLOCK", 10.0)
+    listener = Listener(chains=True)
+    listener.hear(prompt([1, 2]))
+    assert drained(listener, 1).prefixes is not None
+    listener.hear(prompt([1, 3], known=1), seconds=2)
+    assert drained(listener, 20).prefixes is None
+    assert len(drained(listener, 32).prefixes or ()) == 1
+    # Nothing has happened since.
+    assert drained(listener, 500).prefixes is None
+
+
+def test_a_stream_that_is_forgotten_is_drained_once_more_and_holds_nothing() -> None:
+    tracker = Tracker(KEY)
+    for replica in ("a", "b"):
+        stream = StreamName("events", replica, "tiny")
+        tracker.hear(stream, 0, payload([prompt([1])]), moment(0))
+    tracker.forget(StreamName("events", "a", "tiny"))
+    result = tracker.drain(moment(1))
+    assert {row.replica for row in result.minutes} == {"a", "b"}
+    assert (result.copies[0].unique_blocks, result.copies[0].resident_blocks) == (1, 1)
+    assert [row.replica for row in tracker.drain(moment(2)).streams] == ["b"]
+    assert [cache.replica for cache in tracker.snapshot().caches] == ["b"]
+
+
 def test_without_chains_there_are_no_copies_and_no_prefixes() -> None:
     listener = Listener(chains=False)
     listener.hear(prompt([1, 2]))
     result = drained(listener)
-    assert (list(result.copies), list(result.prefixes or ())) == ([], [])
+    assert (list(result.copies), result.prefixes) == ([], None)
 
 
 # ------------------------------------------------------------------ what requests tell
