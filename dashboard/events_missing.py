@@ -25,11 +25,11 @@ def told_replicas(answers: Answers) -> set[str]:
 
 
 def silent(answers: Answers) -> Rows:
-    """Scraped engines that no event ever told of."""
+    """Scraped engines that could send events, and of which none ever told."""
     told = told_replicas(answers)
     return [
         row for row in answers.rows("replicas")
-        if row.get("engine") and str(row["replica"]) not in told
+        if row.get("engine") in FLAGS and str(row["replica"]) not in told
     ]  # fmt: skip
 
 

@@ -17,11 +17,13 @@ columns:
   basis: {type: VARCHAR, unit: name, meaning: "events, or engine counters: a metrics page that began anew, of replicas without events."}
 */
 SELECT
-    ts, replica, coalesce(model, '') AS model, tier, reason, blocks, 'events' AS basis
+    ts, replica, coalesce(model, told_model, '') AS model, tier, reason, blocks,
+    'events' AS basis
 FROM block_resets
+LEFT JOIN told_models USING (replica)
 WHERE
     in_window(ts, getvariable('since'), getvariable('until'))
-    AND matches(coalesce(model, ''), getvariable('model'))
+    AND matches(coalesce(model, told_model, ''), getvariable('model'))
     AND matches(replica, getvariable('replica'))
 UNION ALL
 SELECT DISTINCT

@@ -22,7 +22,7 @@ columns:
   restarts: {type: BIGINT, unit: count, meaning: "Times its numbering began again: the engine was restarted."}
 */
 SELECT
-    source, replica, coalesce(model, '') AS model,
+    source, replica, coalesce(model, told_model, '') AS model,
     coalesce(connected, false) AS connected,
     uncertain,
     replica IN (SELECT replica FROM engine_own) AS scraped,
@@ -30,7 +30,8 @@ SELECT
     ratio(missed_batches, batches + missed_batches) AS missed_ratio,
     replayed_batches, unreadable_batches, restarts
 FROM block_streams
+LEFT JOIN told_models USING (replica)
 WHERE
-    matches(coalesce(model, ''), getvariable('model'))
+    matches(coalesce(model, told_model, ''), getvariable('model'))
     AND matches(replica, getvariable('replica'))
 ORDER BY uncertain IS NULL, missed_batches DESC NULLS LAST, source, replica;

@@ -53,6 +53,10 @@ LEFT JOIN known_models AS k ON k.replica = b.replica
 CROSS JOIN newest
 GROUP BY b.replica, b.tier;
 
+-- The model of a replica that events tell of; they rarely name it themselves.
+CREATE OR REPLACE VIEW told_models AS
+SELECT replica, max(model) AS told_model FROM told_caches GROUP BY replica;
+
 -- Tokens a tier of a replica holds, as its page said last.
 CREATE OR REPLACE VIEW tier_capacities AS
 SELECT replica, 'device' AS tier, arg_max_null(kv_capacity_tokens, ts) AS capacity_tokens

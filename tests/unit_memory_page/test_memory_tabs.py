@@ -224,3 +224,22 @@ def test_only_the_questions_of_a_tab_are_asked(exporter: Exporter, open_page: Op
     asked = {name for name, _ in exporter.asked}
     assert "resident_contents" in asked
     assert not asked & {"evictions", "memory_over_time", "offload"}
+
+
+def test_replicas_that_could_send_events_and_do_not_are_named(
+    exporter: Exporter, open_page: Open
+) -> None:
+    with_events(exporter)
+    sample(exporter, 5, "quiet")
+    sample(exporter, 5, "other-engine", engine="llamacpp")
+    said = words(open_page("memory", tab="evictions"))
+    assert "`quiet`: what events tell is not in these figures." in said
+    assert "other-engine" not in said
+
+
+def test_an_engine_without_events_is_not_asked_for_them_by_name(
+    exporter: Exporter, open_page: Open
+) -> None:
+    sample(exporter, 5, engine="llamacpp")
+    codes = [code.value for code in open_page("memory", tab="contents").code]
+    assert [flag for _, flag in FLAGS.values()] == codes[:2]
