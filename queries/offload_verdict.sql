@@ -14,9 +14,9 @@ columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   tier: {type: VARCHAR, unit: name, meaning: "The lower tier: host, disk or remote."}
   verdict: {type: VARCHAR, unit: text, meaning: "pays, does not pay or cannot be told."}
-  basis: {type: VARCHAR, unit: text, meaning: "What it rests on: requests (their first tokens compared) or counters (load and write times against prefill); NULL where it cannot be told."}
-  missing: {type: VARCHAR, unit: text, meaning: "What is not known, parted by semicolons; '' where nothing is missing."}
   sentence: {type: VARCHAR, unit: text, meaning: "The verdict with its evidence, in words."}
+  missing: {type: VARCHAR, unit: text, meaning: "What is not known, parted by semicolons; '' where nothing is missing."}
+  basis: {type: VARCHAR, unit: text, meaning: "What it rests on: requests (their first tokens compared) or counters (load and write times against prefill); NULL where it cannot be told."}
   served_requests: {type: BIGINT, unit: requests, meaning: "Requests served from the tier that could be compared."}
   difference_seconds: {type: DOUBLE, unit: seconds, meaning: "Their time to first token less queue against requests that computed as much; negative = sooner. See offload_ttft."}
   low_seconds: {type: DOUBLE, unit: seconds, meaning: "Lower end of its 95 % interval."}
@@ -74,8 +74,6 @@ told AS (
 SELECT
     CASE WHEN getvariable('by') IS NOT NULL THEN value END AS value,
     tier, verdict,
-    split_part(finding, ' ', 1) AS basis,
-    missing,
     concat_ws('; ',
         verdict || CASE
             WHEN finding IS NULL THEN ' (missing: ' || missing || ')'
@@ -90,6 +88,8 @@ SELECT
         said_costs(tier, store_seconds, stored_tokens, loaded_tokens, dropped_tokens),
         said_slowdown(slowdown_known, slowdown_seconds, slowdown_low_seconds, slowed_requests)
     ) || '.' AS sentence,
+    missing,
+    split_part(finding, ' ', 1) AS basis,
     served_requests, difference_seconds, low_seconds, high_seconds,
     load_token_seconds AS load_seconds_per_token, prefill_seconds_per_token, break_even_tokens,
     CASE WHEN gain IS NOT NULL THEN gained_seconds END AS gained_seconds,

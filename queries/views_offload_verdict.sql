@@ -23,6 +23,15 @@ WITH loads AS (
     FROM offload_loads(dimension, since_border, until_border, wanted_model, wanted_replica)
 ),
 
+-- Prefill speed where no page tells of loads.
+speeds AS (
+    SELECT
+        CASE dimension WHEN 'model' THEN model WHEN 'replica' THEN replica ELSE '' END AS value,
+        sum(requests / tokens_per_second) / sum(requests) AS seconds_per_token
+    FROM prefill_speeds(since_border, until_border, wanted_model, wanted_replica)
+    GROUP BY ALL
+),
+
 request_rows AS (
     FROM offload_requests(dimension, since_border, until_border, wanted_model, wanted_replica)
 ),
@@ -66,7 +75,9 @@ served AS (
 
 SELECT
     keys.value, keys.tier,
-    loads.* EXCLUDE (value, tier),
+    loads.* EXCLUDE (value, tier, prefill_seconds_per_token),
+    coalesce(loads.prefill_seconds_per_token, speeds.seconds_per_token)
+        AS prefill_seconds_per_token,
     named.* EXCLUDE (value),
     served.* EXCLUDE (value, tier),
     d.* EXCLUDE (value, comparison, within_from, load_seconds_per_token, prefill_seconds_per_token),
@@ -83,6 +94,7 @@ FROM (
     SELECT value, tier FROM loads UNION SELECT value, tier FROM served
 ) AS keys
 LEFT JOIN loads USING (value, tier)
+LEFT JOIN speeds USING (value)
 LEFT JOIN named USING (value)
 LEFT JOIN served USING (value, tier)
 LEFT JOIN differences AS d ON d.value = keys.value AND d.comparison = keys.tier
