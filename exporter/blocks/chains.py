@@ -58,6 +58,8 @@ def _plain_blocks(event: Any, blocks: int, is_first: bool) -> int:  # noqa: ANN4
     if event.lora_id not in (None, 0) and not event.lora_name:
         return 0
     for number, keys in enumerate(event.extra_keys or ()):
+        if not isinstance(keys, list | None):
+            return min(number, blocks)
         others = [key for key in keys or () if key != event.lora_name]
         allowed = 1 if is_first and number == 0 else 0
         if len(others) > allowed or not all(isinstance(key, str) for key in others):

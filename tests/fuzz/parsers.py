@@ -3,6 +3,7 @@
 Each answers how much it made of the input, and raises nothing but its own error.
 """
 
+import base64
 import gzip
 import io
 import json
@@ -10,12 +11,16 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import zstandard
 
+from exporter.blocks.order import StreamName
+from exporter.blocks.tracker import Tracker
 from exporter.body import as_lines, unpack
 from exporter.errors import PrefixscopeError
 from exporter.otlp import JSON, PROTOBUF, Sources, batches, read
@@ -31,6 +36,7 @@ from exporter.sources.discovery import (
 from exporter.sources.engines import ENGINES
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import read_page
+from exporter.sources.events.recorded import EventsSummary, read_recorded
 from exporter.sources.exposition import NotAMetricsPage, parse_page
 from exporter.sources.formats import FORMATS, ndjson
 from exporter.sources.formats.detect import detect
@@ -44,6 +50,8 @@ from replay.geometry import kv_geometry
 from replay.model_config import UnknownGeometry
 from tests.fuzz import seeds
 from tests.fuzz.damage import Kind
+from tests.unit_events.batches import CLEARED, removed, stored
+from tests.unit_events.batches import batch as event_batch
 from tests.unit_geometry.test_known_models import KNOWN
 from tests.unit_otel import spans
 from tests.unit_prices.conftest import PRICES
@@ -68,7 +76,7 @@ class Parser:
 
 def parsers(folder: Path) -> list[Parser]:
     """All of them; `folder` is where those that read files find theirs."""
-    return [*_logs(), *_bodies(), *_spans(), *_pages(), *_files(folder)]
+    return [*_logs(), *_bodies(), *_spans(), *_pages(), *_events(), *_files(folder)]
 
 
 # ------------------------------------------------------------------------ logs
@@ -199,6 +207,36 @@ def _check_sample(sample: EngineSample) -> None:
 
 
 # ----------------------------------------------------------------------- files
+
+
+def _events() -> Iterator[Parser]:
+    payload = event_batch(1e9, stored(1, 2, salt="s"), removed(1), CLEARED, stored(5, medium="CPU"))
+    frames = [base64.b64encode(part).decode() for part in (b"t", bytes(8), payload)]
+    raw = {"received_unix": 1e9, "endpoint": "tcp://h:5557", "frames_base64": frames}
+    decoded = {**raw, "frames_base64": None, "topic": "t", "seq": 0,
+               "batch": msgspec.msgpack.decode(payload)}  # fmt: skip
+    lines = tuple(json.dumps(line).encode() + b"\n" for line in (raw, decoded))
+    yield Parser("recorded events", "json", lines, _recorded, share=20)
+    yield Parser("event batch", "bytes", (payload,), _event_batch, share=20)
+
+
+def _recorded(data: bytes) -> int:
+    """Every message of a recording, into a state of its own."""
+    tracker, messages = Tracker("key"), 0
+    for line in read_recorded(io.BytesIO(data), "fuzzed", EventsSummary()):
+        messages += 1
+        tracker.hear(StreamName("s", line.endpoint), 0, line.batch.payload, line.at)
+    return messages
+
+
+def _event_batch(data: bytes) -> int:
+    """How many blocks one message makes resident."""
+    tracker = Tracker("key")
+    tracker.hear(StreamName("s", "r"), 0, data, datetime(2026, 11, 30, tzinfo=UTC))
+    tracker.drain(datetime(2026, 11, 30, 1, tzinfo=UTC))
+    resident = [cache.resident_blocks for cache in tracker.snapshot().caches]
+    assert all(blocks >= 0 for blocks in resident)
+    return sum(resident)
 
 
 def _files(folder: Path) -> Iterator[Parser]:

@@ -1,14 +1,17 @@
 """What fuzzing found, each with the smallest input that showed it."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from exporter.access import Access
+from exporter.blocks.tracker import Heard, StreamName, Tracker
 from exporter.errors import PrefixscopeError
 from exporter.price_tables import PriceFile
 from exporter.records import EngineSample
@@ -28,6 +31,8 @@ from prefixscope.settings_file import BadSettings
 from replay.geometry import kv_geometry
 from replay.model_config import UnknownGeometry
 from tests.log_path import NOON, by_id, load, store
+from tests.unit_events.batches import batch as event_batch
+from tests.unit_events.batches import removed, stored
 
 __all__ = ["store"]
 
@@ -236,3 +241,16 @@ def test_more_layers_than_memory_are_refused(layers: int, message: str) -> None:
     with pytest.raises(UnknownGeometry) as caught:
         kv_geometry({**llama, "num_hidden_layers": layers})
     assert str(caught.value) == message
+
+
+# --------------------------------------------------------------------- KV-cache events
+
+
+@pytest.mark.parametrize("odd", [5, 1.5, "salt", True])
+def test_keys_of_a_block_that_are_no_list_leave_it_without_a_name(odd: object) -> None:
+    """It was an error nobody caught, which ended the thread that hears every stream."""
+    payload = msgspec.msgpack.encode([1e9, [{**stored(1, 2), "extra_keys": [odd, None]}], 0])
+    tracker = Tracker("key")
+    stream, at = StreamName("events", "r"), datetime(2026, 11, 30, tzinfo=UTC)
+    assert tracker.hear(stream, 0, payload, at) in (Heard.APPLIED, Heard.UNREADABLE)
+    assert tracker.hear(stream, 1, event_batch(1e9, removed(1)), at) is Heard.APPLIED
