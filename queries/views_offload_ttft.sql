@@ -40,11 +40,11 @@ WITH served AS (
         lower_tokens(cached_tokens, cached_device, cached_host, cached_disk, cached_remote)
             AS lower_tokens,
         prompt_tokens - cached_tokens + lower_tokens AS otherwise_tokens,
-        coalesce(queue_seconds, 0) AS queued,
+        -- A mistaken time must not make the arithmetic fail: no request takes more than a day.
+        least(greatest(coalesce(queue_seconds, 0), 0), 86400) AS queued,
+        least(greatest(coalesce(e2e_seconds, ttft_seconds, 0) - queued, 0), 86400) AS in_service,
         ts + to_microseconds(round(queued * 1e6)::BIGINT) AS started,
-        started + to_microseconds(
-            round(greatest(coalesce(e2e_seconds, ttft_seconds, 0) - queued, 0) * 1e6)::BIGINT
-        ) AS ended,
+        started + to_microseconds(round(in_service * 1e6)::BIGINT) AS ended,
         is_reported(prompt_tokens, cached_tokens, ineligible_reason) AS reported
     FROM requests
     WHERE
