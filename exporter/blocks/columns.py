@@ -15,7 +15,7 @@ _KINDS: dict[str, type[np.generic]] = {
     "stored": np.float64,
     "touched": np.float64,
     "parent": np.int32,
-    "copies": np.int16,
+    "copies": np.int32,
     "flags": np.uint8,
 }
 # Only where blocks have names of our own.
@@ -33,7 +33,7 @@ class Columns:
         self.stored: npt.NDArray[np.float64]
         self.touched: npt.NDArray[np.float64]
         self.parent: Slots
-        self.copies: npt.NDArray[np.int16]
+        self.copies: Slots
         self.flags: npt.NDArray[np.uint8]
         self.name: npt.NDArray[np.uint64]
         self.depth: Slots

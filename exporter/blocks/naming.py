@@ -37,7 +37,7 @@ class Naming:
     ) -> None:
         """Put a BlockStored to what waits in `cache`; `others`: the replica's other tiers."""
         caches = (cache, *others)
-        if not event.block_size or not event.token_ids:
+        if event.block_size < 1 or not event.token_ids:
             self._store_placeholder(event.block_hashes, ts, caches)
             return
         known = None if parent is None else self._known(parent, caches)

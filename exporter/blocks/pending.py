@@ -2,7 +2,7 @@
 
 A numpy call costs as much for one block as for a hundred, so operations gather until there are
 some thousands. Applied together they must come to the same as one by one: a piece that is applied
-at once holds no block twice.
+at once holds no block twice, unless all it says of it is that it was stored.
 """
 
 from array import array
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from exporter.blocks.ages import Seconds
 from exporter.blocks.columns import Slots
-from exporter.blocks.table import Keys
+from exporter.blocks.table import Keys, Places
 from exporter.blocks.wire import Hash, unsigned
 
 Flags = npt.NDArray[np.bool_]
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Operations:
-    """What happened to blocks, in order. Arrays of one length but for the first two.
+    """What happened to blocks, in order. Arrays of one length.
 
     `stores`: stored, else removed. `linked`: has a parent, whose hash is in `parents`. `inner`:
     that parent is the block before it in its event.
@@ -37,26 +37,28 @@ class Operations:
     names: Keys
     depths: Slots
 
-    def pieces(self) -> Iterator["Operations"]:
-        """The same in pieces none of which holds a block twice."""
-        start = 0
-        for cut in [*self._cuts(), len(self.hashes)]:
-            part = slice(start, cut)
-            yield Operations(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
-            start = cut
-
-    def _cuts(self) -> list[int]:
+    def pieces(self) -> Iterator[tuple["Operations", bool]]:
+        """The same in pieces none of which removes a block it holds a second time, and whether
+        any stores a block twice."""
         order = np.argsort(self.hashes, kind="stable")
         ranked = self.hashes[order]
-        again = np.nonzero(ranked[1:] == ranked[:-1])[0]
-        if not len(again):
-            return []
-        later, before = order[again + 1], order[again]
+        again = (ranked[1:] == ranked[:-1]).nonzero()[0]
+        start = 0
+        for cut in [*self._cuts(order[again + 1], order[again]), len(self.hashes)]:
+            part = slice(start, cut)
+            fields = (getattr(self, name)[part] for name in self.__dataclass_fields__)
+            yield Operations(*fields), bool(len(again))
+            start = cut
+
+    def _cuts(self, later: Places, before: Places) -> list[int]:
+        """Where to cut between two places of one block of which one is a removal."""
+        mixed = ~(self.stores[later] & self.stores[before])
+        later, before = later[mixed], before[mixed]
         cuts: list[int] = []
         start = 0
-        for place in np.argsort(later).tolist():
-            if before[place] >= start:
-                start = int(later[place])
+        for number in np.argsort(later).tolist():
+            if before[number] >= start:
+                start = int(later[number])
                 cuts.append(start)
         return cuts
 

@@ -42,7 +42,7 @@ class Publisher:
         """Why a tier's state may be wrong; batches that a replay may still bring are a reason."""
         missing = self.order.missing
         if missing:
-            return f"{len(missing)} batches are missing before {self.order.waiting}"
+            return f"{missing.stop - missing.start} batches are missing before {missing.stop}"
         return self.tiers.uncertain(tier)
 
     def is_quiet(self, now: datetime) -> bool:

@@ -110,7 +110,7 @@ class Residency:
             columns.name[slots],
             parent_names,
             columns.depth[slots],
-            columns.copies[slots].astype(np.int32),
+            columns.copies[slots],
             columns.touched[slots],
         )
 
@@ -146,24 +146,24 @@ class Residency:
         operations = self.pending.take()
         self._now, self._heard = float(operations.times[-1]), heard
         tally = self._latest
-        for piece in operations.pieces():
-            self._store(piece, tally, lower)
+        for piece, repeats in operations.pieces():
+            self._store(piece, repeats, tally, lower)
             self._remove(piece, tally, lower)
         tally.resident_blocks, tally.heard = self.resident_blocks, heard
         self.decide(self._now - DEMOTION_WINDOW_SECONDS, lower)
 
-    def _store(self, piece: Operations, tally: Tally, lower: Sequence["Residency"]) -> None:
+    def _store(
+        self, piece: Operations, repeats: bool, tally: Tally, lower: Sequence["Residency"]
+    ) -> None:
         chosen = piece.stores
         hashes, times = piece.hashes[chosen], piece.times[chosen]
         if not len(hashes):
             return
         slots = self._table.find(hashes)
-        fresh = slots < 0
-        columns = self._columns
-        again = slots[~fresh]
-        columns.copies[again] += 1
-        columns.touched[again] = np.maximum(columns.touched[again], times[~fresh])
-        slots[fresh] = self._add(hashes[fresh], times[fresh])
+        fresh = self._add(hashes, times, slots, repeats)
+        columns, again = self._columns, slots[~fresh]
+        np.add.at(columns.copies, again, 1)
+        np.maximum.at(columns.touched, again, times[~fresh])
         self._link(piece, chosen, slots, fresh)
         if self.named:
             self._name(piece.names[chosen][fresh], piece.depths[chosen][fresh], slots[fresh])
@@ -173,15 +173,25 @@ class Residency:
         tally.stored += len(hashes)
         self.resident_blocks += len(hashes)
 
-    def _add(self, hashes: Keys, times: Seconds) -> Slots:
-        columns = self._columns
-        slots = columns.take(len(hashes))
-        self._table.insert(hashes, slots)
-        columns.stored[slots] = times
-        columns.touched[slots] = times
-        columns.copies[slots] = 1
-        columns.flags[slots] = 0
-        return slots
+    def _add(self, hashes: Keys, times: Seconds, slots: Slots, repeats: bool) -> Flags:
+        """Make room for blocks without a slot (-1), and write it down in `slots`. Which are new:
+        of several copies the first."""
+        missing = (slots < 0).nonzero()[0]
+        distinct = hashes[missing]
+        first = copy_of = np.arange(len(missing))
+        if repeats:
+            distinct, first, copy_of = np.unique(distinct, return_index=True, return_inverse=True)
+        new = self._columns.take(len(distinct))
+        self._table.insert(distinct, new)
+        columns, began = self._columns, times[missing[first]]
+        columns.stored[new] = began
+        columns.touched[new] = began
+        columns.copies[new] = 1
+        columns.flags[new] = 0
+        slots[missing] = new[copy_of]
+        fresh = np.zeros(len(hashes), bool)
+        fresh[missing[first]] = True
+        return fresh
 
     def _link(self, piece: Operations, chosen: Flags, slots: Slots, fresh: Flags) -> None:
         """Parents of new blocks, and what a new child tells of its parent: that it was used, and

@@ -166,12 +166,12 @@ class Tiers:
         if group.index != index:
             return
         cache = group.cache
-        if event.block_size:
+        if event.block_size > 0:
             cache.block_size = event.block_size
         parent = event.parent_block_hash
         parent = None if parent is None else unsigned_hash(parent)
         if self._naming is None:
-            chained = bool(event.block_size)
+            chained = event.block_size > 0
             cache.pending.store(event.block_hashes, ts, parent, chained=chained)
         else:
             others = [each for _, each in self.caches() if each is not cache]

@@ -22,6 +22,7 @@ from replay.hashes import HASH_GRAIN_TOKENS, hash_key_id
 __all__ = ["Heard", "StreamName", "Tracker"]
 
 UNREADABLE = "a batch could not be read"
+_MOST_BATCHES = 2**62
 SEVERAL_RANKS = "batches of several data-parallel ranks come in one stream"
 
 
@@ -82,7 +83,9 @@ class Tracker:
             if heard in (Heard.REPEATED, Heard.GAP) or publisher.order.last != sequence:
                 return heard
             if before is not None:
-                publisher.missed_batches += sequence - expected
+                # A number out of the blue must not outgrow what the store can hold.
+                missed = publisher.missed_batches + sequence - expected
+                publisher.missed_batches = min(missed, _MOST_BATCHES)
             return self._apply(publisher, payload, heard_at, replayed) or heard
 
     def _apply(

@@ -106,6 +106,21 @@ def test_a_sequence_and_a_prefix_use_all_64_bits(store: Store) -> None:
     ]
 
 
+def test_numbers_out_of_the_blue_are_kept_and_shown(store: Store) -> None:
+    """A batch number, a block size and hashes no engine would send."""
+    listener = Listener()
+    listener.hear(stored([1]))
+    assert listener.hear(stored([2]), sequence=2**64 - 1).name == "GAP"
+    assert "batches are missing" in str(listener.cache().uncertain)
+    listener.tracker.give_up(STREAM, "no replay")
+    listener.hear(stored([2, -(2**63)], block_size=-5), sequence=2**64 - 1)
+    write_drained(store, listener.tracker.drain(moment(1)))
+    assert rows(store, "SELECT missed_batches > 1e18, last_sequence FROM block_streams") == [
+        (True, 2**64 - 1)
+    ]
+    assert rows(store, "SELECT resident_blocks, resident_tokens FROM block_minutes") == [(3, 48)]
+
+
 def test_what_was_told_before_a_second_rank_was_heard_goes_by_its_name_afterwards(
     store: Store,
 ) -> None:

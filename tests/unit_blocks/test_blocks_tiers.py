@@ -184,6 +184,14 @@ def test_sglang_old_releases_reuse_a_page_hash_across_prefixes() -> None:
     assert (listener.cache().resident_blocks, listener.cache().uncertain) == (2, None)
 
 
+def test_a_page_of_one_token_may_be_held_very_often() -> None:
+    """Hand-written, read, not run: pages of one token with hashes that do not chain."""
+    listener = Listener()
+    listener.hear(*[stored([5], block_size=1) for _ in range(300)])
+    listener.hear(stored([5] * 40_000, block_size=1), seconds=1)
+    assert listener.cache().resident_blocks == listener.cache().resident_tokens == 40_300
+
+
 def test_lmcache_through_vllms_publisher_by_hand() -> None:
     """Hand-written after engines.md, read, not run: LMCache publishes through vLLM's publisher,
     so its chunks come as another medium of the same stream, larger than the device's blocks."""
