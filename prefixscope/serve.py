@@ -119,7 +119,7 @@ def running(settings: Settings) -> Iterator[Running]:
         names = settings.names
         tailers = [_follower(store, log, names.get(log.source)) for log in settings.logs]
         prices = ModelPrices(store, settings.prices)
-        events = _events(store, tracker, settings.events, scraper)
+        events = _events(store, tracker, settings.events, [scraper, *sources])
         drops = DropWatch(store, settings.drops)
         workers: list[Worker] = [
             *(Housekeeping(store, prices), drops, scraper),
@@ -149,13 +149,18 @@ def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Work
 
 
 def _events(
-    store: Store, tracker: Tracker, entries: Sequence[EventSettings], scraper: Scraper
+    store: Store,
+    tracker: Tracker,
+    entries: Sequence[EventSettings],
+    watched: Sequence[Scraper | PrometheusSource],
 ) -> list[Worker]:
     """What hears KV-cache events and keeps what they tell. The last to start is the first to
     stop: what was heard then still reaches the store."""
     if not entries:
         return []
-    hearing = EventWorker(tracker, entries, lambda: scraper.targets)
+    hearing = EventWorker(
+        tracker, entries, lambda: [target for one in watched for target in one.targets]
+    )
     return [BlockKeeper(store, tracker), hearing]
 
 

@@ -124,6 +124,11 @@ class PrometheusSource:
         return [followed.row for followed in list(self._followed.values())]
 
     @property
+    def targets(self) -> list[Target]:
+        """What is followed now."""
+        return [followed.target for followed in list(self._followed.values())]
+
+    @property
     def replicas(self) -> set[str]:
         """The replicas of all followed targets."""
         return {name for one in list(self._followed.values()) for name in one.replicas}

@@ -22,7 +22,7 @@ from tests.unit_events.batches import (
     removed,
     stored,
 )
-from tests.unit_events.publishing import Publisher, ipc, wait_until
+from tests.unit_events.publishing import Publisher, free_ports, ipc, wait_until
 
 CANARY_PROMPT = "tell nobody of the canary prompt"
 
@@ -144,3 +144,23 @@ def test_an_open_address_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureF
     (record,) = [r for r in caplog.records if "can be reached" in r.getMessage()]
     assert record.levelno == logging.WARNING
     assert "tcp://192.0.2.7:5557" in record.getMessage()
+
+
+def test_every_scraped_engine_is_heard_under_its_name(tmp_path: Path) -> None:
+    """`{host}` follows the scraped targets: no address is written twice."""
+    port = free_ports(2)
+    made = Publisher(f"tcp://127.0.0.1:{port}", f"tcp://127.0.0.1:{port + 1}")
+    told = Settings.model_validate({
+        "server": {"listen": "127.0.0.1:0"}, "store": {"directory": tmp_path / "s"},
+        "scrape": {"targets": {"static": [{"url": "http://127.0.0.1:9/metrics", "replica": "w"}]}},
+        "events": [{"endpoint": f"tcp://{{host}}:{port}",
+                    "replay_endpoint": f"tcp://{{host}}:{port + 1}", "source": "fleet"}],
+    })  # fmt: skip
+    try:
+        made.publish(batch(time.time(), stored(1, 2)))
+        with running(told) as exporter:
+            wait_until(lambda: row(exporter.url, "block_streams").get("batches") == 1, "the past")
+            stream = row(exporter.url, "block_streams")
+    finally:
+        made.close()
+    assert (stream["source"], stream["replica"]) == ("fleet", "w")
