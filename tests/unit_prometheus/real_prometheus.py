@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from exporter.store.store import Store
 from tests.running import free_port, get, running, wait_for
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
@@ -99,3 +101,31 @@ def prometheus(
         ready = f"http://{address}/-/ready"
         wait_for("Prometheus", lambda: get(ready) != b"", 60, process, log)
         yield f"http://{address}"
+
+
+Course = list[tuple[float, int]]
+
+
+def course(store: Store, replica: str) -> Course:
+    """The time of every page of a replica, and the prompt tokens counted up to it."""
+    rows = store.cursor().execute(
+        "SELECT epoch(ts), (sum(coalesce(sum(prompt_tokens), 0)) OVER (ORDER BY ts))::BIGINT"
+        " FROM engine_samples WHERE replica = $replica GROUP BY ts ORDER BY ts",
+        {"replica": replica},
+    )
+    return rows.fetchall()
+
+
+def within_one_poll(theirs: Course, ours: Course) -> int:
+    """What a Prometheus had scraped at a moment lies between our page before it and ours after.
+
+    It stamps a page when it asks for it, we when we have it: the one after is the second. Returns
+    how many moments were compared.
+    """
+    moments, compared = [moment for moment, _ in ours], 0
+    for moment, counted in theirs:
+        after = bisect(moments, moment)
+        if 0 < after < len(ours) - 1:
+            assert ours[after - 1][1] <= counted <= ours[after + 1][1]
+            compared += 1
+    return compared

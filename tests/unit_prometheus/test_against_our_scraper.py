@@ -1,7 +1,7 @@
 """One Prometheus and our own scraper poll the same engines: both must tell the same tokens.
 
-The engines serve recorded pages, each for a while, so that both have scraped every page; where
-samples coincide figures are equal to the token. A restart and a failure are among the pages.
+The engines serve recorded pages, each until both have scraped it, so that at the moments in
+between figures are equal to the token. A restart and a failure are among the pages.
 """
 
 import time
@@ -29,8 +29,10 @@ from tests.unit_prometheus.real_prometheus import (
     MISSING,
     PROMETHEUS,
     Engine,
+    course,
     prometheus,
     recorded,
+    within_one_poll,
 )
 
 pytestmark = [
@@ -38,8 +40,6 @@ pytestmark = [
     pytest.mark.skipif(not CAPTURES.exists(), reason="the captures are not on this machine"),
 ]
 
-# Long enough for both to scrape a page several times; both poll every second.
-HOLD_SECONDS = 3.5
 # What the captures' README says each recording sums up to: prompt and cached tokens, restarts.
 EXPECTED = {
     "restarted": (23_528, 12_672, 1),
@@ -147,7 +147,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 )
                 source.start()
                 wait_until(lambda: len(sums(live)) == 5, "first page out of the Prometheus")
-                moments = replay(engines, late, address)
+                moments = replay(engines, late, address, scraper)
                 ended = time.time()
                 wait_until(lambda: all(r.last_success and r.last_success.timestamp() > ended
                                        for r in source.rows), "last page")  # fmt: skip
@@ -162,25 +162,47 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             store.close()
 
 
-def replay(engines: dict[str, Engine], late: Store, address: str) -> list[float]:
-    """Every page of every engine for a while; from the middle on a second scraper of ours."""
+def replay(engines: dict[str, Engine], late: Store, address: str, scraper: Scraper) -> list[float]:
+    """Every page of every engine until both have it; from the middle on a second scraper of ours
+    too. The moments at which all have."""
+    api = PrometheusApi(PrometheusSourceSettings(url=address))
     moments = []
+    others: list[Scraper] = []
     steps = max(len(engine.pages) for engine in engines.values()) - 1
     middle = steps // 2
 
     def step() -> None:
         for engine in engines.values():
             engine.position += 1
-        time.sleep(HOLD_SECONDS)
+        turned = time.time()
+        polling = [scraper, *others]
+        wait_until(lambda: all(polled_since(turned, one) for one in polling), "poll of ours")
+        wait_until(lambda: scraped_since(turned, api), "scrape by the Prometheus")
         moments.append(time.time())
 
     for _ in range(middle):
         step()
-    with scraping(late, address):
+    with scraping(late, address) as second:
+        others.append(second)
         wait_until(lambda: len(sums(late)) == 5, "first scrape of the late one")
         for _ in range(steps - middle):
             step()
     return moments
+
+
+def polled_since(unix: float, scraper: Scraper) -> bool:
+    """Whether every target was asked after that moment, and has answered."""
+    return all(
+        row.last_attempt is not None
+        and row.last_attempt.timestamp() - (row.duration_seconds or 0) > unix
+        for row in scraper.rows
+    )
+
+
+def scraped_since(unix: float, api: PrometheusApi) -> bool:
+    """The same of the Prometheus, which stamps a scrape when it begins."""
+    told = api.raw('{__name__="up",job="engines"}', unix, time.time() + 1)
+    return sum(any(ms > unix * 1000 for ms in one.times) for one in told) == len(FOLDERS)
 
 
 def test_the_run_told_what_the_recordings_hold(lab: Lab) -> None:
@@ -201,6 +223,13 @@ def test_backfill_equals_our_scraper_at_every_moment(lab: Lab) -> None:
         assert sums(store, moment) == sums(lab.own, moment)
     assert {told.replica for told in summary.targets} == set(FOLDERS)
     assert all(told.first_unix and told.first_unix < lab.moments[0] for told in summary.targets)
+
+
+def test_between_those_moments_they_are_within_one_poll(lab: Lab) -> None:
+    store = lab.store("course")
+    lab.fill(store)
+    for replica in EXPECTED:
+        assert within_one_poll(course(store, replica), course(lab.own, replica)) > 10
 
 
 def test_fewer_pages_are_the_same_sums(lab: Lab) -> None:
