@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -12,6 +12,7 @@ import pytest
 from exporter.blocks.rows import BlockReset, BlockStream, Drained, UsedPrefix
 from exporter.sources.events import keeper as keeper_module
 from exporter.sources.events.keeper import BlockKeeper
+from exporter.sources.events.touched import StoredRows
 from exporter.sources.intake import Intake
 from exporter.store.store import Store
 
@@ -106,3 +107,18 @@ def test_at_the_end_all_is_in_the_store(store: Store) -> None:
     keeper.stop()
     assert not keeper.alive
     assert store.cursor().execute("SELECT blocks FROM block_resets").fetchall() == [(3,)]
+
+
+def test_stored_rows_come_as_recorded_time_passes(store: Store) -> None:
+    """Each once, when its time has come; what began before the recording is left out."""
+    rows = [
+        chained(store, f"r{second}", [second]).replace("12:00:00Z", f"12:00:{second:02}Z")
+        for second in (9, 1, 5, 3)
+    ]
+    ingest(store, *rows)
+    stored = StoredRows(store, AT + timedelta(seconds=2))
+    told = [
+        [list(row.block_hashes or ()) for row in stored.until(AT + timedelta(seconds=second))]
+        for second in (2, 3, 3, 8, 60, 61)
+    ]
+    assert told == [[], [[3]], [], [[5]], [[9]], []]

@@ -1,6 +1,7 @@
 """Streams over real ZeroMQ sockets, with every fault of the transport. Nothing here may sleep a
 fixed time: what is waited for is seen, or the test fails after half a minute."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -569,3 +570,32 @@ def test_inproc_needs_no_connection_to_be_told_of() -> None:
         wait_until(lambda: tracker.of(REPLICA) == bodies(0, 1), "the present")
     publisher.close()
     context.term()
+
+
+def test_who_only_knocks_does_not_count_as_a_publisher() -> None:
+    """A probe of the port comes and goes beside the publisher: it is no connection lost."""
+    port = free_ports(1)
+    endpoint = f"tcp://127.0.0.1:{port}"
+    tracker, name = ToldTracker(), StreamName("events", REPLICA)
+    with hearing(tracker, entry(endpoint, bind=True)):
+        publisher = Publisher(endpoint, bind=False)
+        try:
+
+            def heard() -> bool:
+                publisher.send(b"", bytes(8), b"batch 0")
+                time.sleep(0.02)
+                return bool(tracker.of(REPLICA))
+
+            wait_until(heard, "the first batch")
+            for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64):
+                with socket.create_connection(("127.0.0.1", port)) as probe:
+                    probe.sendall(greeting)
+            publisher.send(b"", (1).to_bytes(8, "big"), b"batch 1")
+            wait_until(lambda: tracker.of(REPLICA) == bodies(0, 1), "the next batch")
+            assert tracker.is_connected[name]
+            publisher.close()
+            wait_until(lambda: not tracker.is_connected[name], "the loss of the publisher")
+        except BaseException:
+            publisher.close()
+            raise
+    assert tracker.lost_reasons == []
