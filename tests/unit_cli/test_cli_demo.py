@@ -25,6 +25,23 @@ def free_address() -> str:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
+def asked(address: str, question: str) -> list[dict[str, Any]]:
+    answer = requests.get(f"http://{address}/api/v1/query/{question}", timeout=30)
+    rows: list[dict[str, Any]] = answer.json()
+    return rows
+
+
+def until_heard(address: str) -> list[dict[str, Any]]:
+    """The event streams, once all four replicas' pasts are in the store."""
+    for _ in range(600):
+        streams = asked(address, "block_streams")
+        split = asked(address, "memory_split?by=replica")
+        if len(streams) == 4 and all(row["resident_tokens"] for row in split):
+            return streams
+        time.sleep(0.1)
+    pytest.fail(f"events did not come: {streams}")
+
+
 def test_demo_comes_up_with_data_and_stops_cleanly(cli: Cli, tmp_path: Path) -> None:
     address, pages = free_address(), free_address()
     arguments = ["--listen", address, "--dashboard-listen", pages, "--days", "1"]
@@ -47,6 +64,17 @@ def test_demo_comes_up_with_data_and_stops_cleanly(cli: Cli, tmp_path: Path) -> 
         assert state[0]["demo"] is True
         assert state[0]["requests"] > 2000
         assert state[0]["replicas"] == 4
+        streams = until_heard(address)
+        assert {row["replica"] for row in streams} == {f"replica-{n}" for n in range(4)}
+        assert [row["uncertain"] for row in streams] == [None] * 4
+        (evictions,) = asked(address, "evictions")
+        assert evictions["basis"] == "events"
+        assert evictions["evicted_blocks"] > 0
+        # Two hours of replay, and what is resident fits.
+        assert evictions["told_seconds"] > 4 * 7000
+        for replica in asked(address, "memory_split?by=replica"):
+            assert 0 < replica["resident_tokens"] <= replica["capacity_tokens"]
+            assert replica["basis"] == "events"
         refused = cli("demo", "--directory", tmp_path / "data" / "demo", "--listen", free_address())
         assert (refused.status, "is running at" in refused.err) == (1, True)
     finally:
