@@ -140,7 +140,7 @@ class Window:
 class ReportFacts:
     """How our rows of one model compare with a usage report; days of each verdict.
 
-    `latest` is the last day that differs (else the last), and the rest is of that day.
+    `latest` is the last day that differs (else the last), and what follows is of that day.
     """
 
     reporter: str
@@ -149,6 +149,7 @@ class ReportFacts:
     agreeing_days: int = 0
     differing_days: int = 0
     uncompared_days: int = 0
+    last_day: str = ""
     latest: str = ""
     difference_ratio: float | None = None
     reasons: tuple[str, ...] = ()

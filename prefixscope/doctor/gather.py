@@ -48,15 +48,15 @@ def target_of(address: str) -> Target:
 
 def from_answers(answers: Answers, since: datetime | None) -> Facts:
     """What a running exporter or a store knows."""
-    asked, now = Asked(answers, since), datetime.now(UTC)
+    asked = Asked(answers, since)
     return Facts(
         targets=tuple(asked_targets(asked)),
-        logs=tuple(asked_logs(asked, now)),
+        logs=tuple(asked_logs(asked, datetime.now(UTC))),
         joins=asked_joins(asked),
         window=asked_window(asked),
         streams=asked_streams(asked),
         told_by=asked_sources(asked),
-        reports=asked_reports(asked, now),
+        reports=asked_reports(asked),
         asked=answers.where,
     )
 

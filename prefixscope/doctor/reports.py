@@ -1,15 +1,15 @@
 """Do our rows agree with usage reports? The facts from the question, and what is said of them."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from exporter.now import percent
 from prefixscope.doctor.asked import Asked, Row
 from prefixscope.doctor.facts import ReportFacts
 from prefixscope.doctor.findings import Finding, Severity
 
-# Reports come by the day and settle late: fewer days would often be none.
-LOOKED_AT = timedelta(days=14)
+# Up to the last day reported. Reports come by the day and settle late: fewer would often be none.
+LOOKED_AT = timedelta(days=13)
 _MOST_MODELS = 10
 _WHERE_TO_READ = "see docs/provider-usage.md and prefixscope query reconciliation"
 # What to do about the first reason named.
@@ -28,16 +28,19 @@ _REMEDIES = {
 }
 
 
-def asked_reports(asked: Asked, now: datetime) -> tuple[ReportFacts, ...]:
-    """Verdicts of the last two weeks by reporter, provider and model; none without reports."""
-    since = (now - LOOKED_AT).astimezone(UTC).isoformat()
-    if not asked.rows("provider_usage", since=since):
-        return ()
-    by_model: dict[tuple[str, str, str], list[Row]] = {}
-    for row in asked.rows("reconciliation", since=since):
-        key = row["reporter"], row["provider"], row["model"]
-        by_model.setdefault(key, []).append(row)
-    return tuple(_facts(*key, rows) for key, rows in by_model.items())
+def asked_reports(asked: Asked) -> tuple[ReportFacts, ...]:
+    """Verdicts of the last two weeks reported, by reporter, provider and model."""
+    newest: dict[str, Row] = {}
+    for row in asked.rows("provider_usage"):
+        newest[row["reporter"]] = row  # in order of days
+    found: list[ReportFacts] = []
+    for reporter, last in newest.items():
+        since = f"{(last['day'] - LOOKED_AT).isoformat()}Z"
+        by_model: dict[tuple[str, str], list[Row]] = {}
+        for row in asked.rows("reconciliation", since=since, reporter=reporter):
+            by_model.setdefault((row["provider"], row["model"]), []).append(row)
+        found += [_facts(reporter, *key, rows) for key, rows in by_model.items()]
+    return tuple(found)
 
 
 def _facts(reporter: str, provider: str, model: str, rows: Sequence[Row]) -> ReportFacts:
@@ -51,7 +54,8 @@ def _facts(reporter: str, provider: str, model: str, rows: Sequence[Row]) -> Rep
         agreeing_days=len(days.get("agrees", [])),
         differing_days=len(differing),
         uncompared_days=len(days.get("cannot be compared", [])),
-        latest=latest["day"].strftime("%Y-%m-%d"),
+        latest=f"{latest['day']:%Y-%m-%d}",
+        last_day=f"{rows[-1]['day']:%Y-%m-%d}",
         difference_ratio=latest["difference_ratio"],
         reasons=tuple((latest["reasons"] or "").split(", ")) if latest["reasons"] else (),
         evidence=latest["evidence"] or "",
@@ -68,7 +72,8 @@ def check_reports(reports: Sequence[ReportFacts]) -> Iterator[Finding]:
             compared = agreeing + sum(report.differing_days for report in own)
             yield Finding(
                 "usage-reports", Severity.OK, where,
-                f"our rows agree with it on {agreeing:,} of {compared:,} days of a model",
+                f"our rows agree with it on {agreeing:,} of {compared:,} days, model by model, in the "
+                f"two weeks up to {max(report.last_day for report in own)}",
             )  # fmt: skip
         differing = [report for report in own if report.differing_days]
         yield from (_differs(where, report) for report in differing[:_MOST_MODELS])

@@ -53,7 +53,10 @@ def test_verdicts_by_model_with_the_remedy(store: Store) -> None:
     replace_usage(store, "openai", [reported("gpt-4o", 480), reported("gpt-5", 480)])
     agrees, differs = found(store)
     assert (agrees.severity, agrees.where) == (Severity.OK, "usage report of openai")
-    assert agrees.says == "our rows agree with it on 1 of 2 days of a model"
+    assert agrees.says == (
+        "our rows agree with it on 1 of 2 days, model by model, in the two weeks up to "
+        f"{DAY:%Y-%m-%d}"
+    )
     assert differs.severity is Severity.WARNING
     assert differs.says.startswith(
         f"gpt-5 differ on 1 of 1 days (last {DAY:%Y-%m-%d}, ours 4.2 % fewer prompt tokens): "
@@ -77,10 +80,15 @@ def test_a_report_without_rows_is_a_note(store: Store) -> None:
     assert "we have no rows of this provider in that time" in finding.says
 
 
-def test_reports_of_long_ago_are_left_alone(store: Store) -> None:
-    old = reported("gpt-4o", 1).model_copy(update={"day": DAY - timedelta(days=20)})
-    replace_usage(store, "openai", [old])
-    assert asked_reports(Asked(OpenStore(store), None), NOW) == ()
+def test_the_two_weeks_end_with_the_report(store: Store) -> None:
+    """An old report is told of by its own days; what lies before them is left alone."""
+    old, older = (
+        reported("gpt-4o", 1).model_copy(update={"day": DAY - timedelta(days=days)})
+        for days in (100, 114)
+    )
+    replace_usage(store, "openai", [old, older])
+    (facts,) = asked_reports(Asked(OpenStore(store), NOW))
+    assert (facts.uncompared_days, facts.last_day) == (1, f"{old.day:%Y-%m-%d}")
 
 
 @pytest.mark.parametrize("models", [10, 13])
