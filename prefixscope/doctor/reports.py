@@ -70,10 +70,11 @@ def check_reports(reports: Sequence[ReportFacts]) -> Iterator[Finding]:
         agreeing = sum(report.agreeing_days for report in own)
         if agreeing:
             compared = agreeing + sum(report.differing_days for report in own)
+            last = max(report.last_day for report in own)
             yield Finding(
                 "usage-reports", Severity.OK, where,
-                f"our rows agree with it on {agreeing:,} of {compared:,} days, model by model, in the "
-                f"two weeks up to {max(report.last_day for report in own)}",
+                f"our rows agree with it on {agreeing:,} of {compared:,} days, model by model, in "
+                f"the two weeks up to {last}",
             )  # fmt: skip
         differing = [report for report in own if report.differing_days]
         yield from (_differs(where, report) for report in differing[:_MOST_MODELS])
