@@ -18,7 +18,7 @@ from exporter.blocks.wire import REMOVED, STORED, Batch, Hash, tier_of, unsigned
 from exporter.records import TIERS, Tier
 
 # Operations that gather before they are applied together.
-FLUSH_OPERATIONS = 8_192
+FLUSH_OPERATIONS = 16_384
 # Tiers whose content outlives the engine's process.
 _PERSISTENT: tuple[Tier, ...] = ("disk", "remote")
 NEVER_STORED = "blocks left that were never seen coming: events are missing"
