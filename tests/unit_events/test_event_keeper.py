@@ -12,7 +12,7 @@ import pytest
 from exporter.blocks.rows import BlockReset, BlockStream, Drained, UsedPrefix
 from exporter.sources.events import keeper as keeper_module
 from exporter.sources.events.keeper import BlockKeeper
-from exporter.sources.events.touched import StoredRows
+from exporter.sources.events.touched import past_rows
 from exporter.sources.intake import Intake
 from exporter.store.store import Store
 
@@ -116,7 +116,7 @@ def test_stored_rows_come_as_recorded_time_passes(store: Store) -> None:
         for second in (9, 1, 5, 3)
     ]
     ingest(store, *rows)
-    stored = StoredRows(store, AT + timedelta(seconds=2))
+    stored = past_rows(store, AT + timedelta(seconds=2))
     told = [
         [list(row.block_hashes or ()) for row in stored.until(AT + timedelta(seconds=second))]
         for second in (2, 3, 3, 8, 60, 61)

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import PrefixscopeError
+from exporter.records import EngineSample
 from exporter.sources.events.recorded import (
     EventsSummary,
     ingest_events,
@@ -20,6 +22,7 @@ from exporter.sources.events.recorded import (
     read_recorded,
 )
 from exporter.sources.intake import open_input
+from exporter.store.samples import append_samples
 from exporter.store.store import Store
 from tests.unit_events.batches import CLEARED, batch, removed, resident, stored
 
@@ -268,3 +271,31 @@ def test_raw_frames_and_decoded_events_fill_the_same_tables(tmp_path: Path, capt
         store.close()
     assert tables[0] == tables[1]
     assert all(tables[0][table] for table in ("block_minutes", "block_streams"))
+
+
+def page(store: Store, at: float, **told: object) -> None:
+    """What a metric page of the replica said."""
+    moment = datetime.fromtimestamp(at, UTC)
+    sample = EngineSample(target="t", replica="engine", engine="vllm", ts=moment, **told)  # type: ignore[arg-type]
+    with store.write() as cursor:
+        append_samples(cursor, [sample])
+
+
+def test_t24_a_page_that_says_asleep_empties_the_cache_in_its_turn(store: Store) -> None:
+    """Two blocks, asleep, awake, one block: the two are a reset of sleep and no eviction."""
+    page(store, BEGAN + 0.5, awake=False)
+    page(store, BEGAN + 0.7, awake=True)
+    summary = ingest(store, recording([stored(1, 2)], [stored(3)]))
+    assert summary.resets == {"sleep": 1}
+    assert (summary.reset_blocks, summary.evicted_blocks) == (2, 0)
+    assert summary.resident_blocks == {"engine device": 1}
+
+
+def test_more_resident_than_there_is_room_for_is_given_up(store: Store) -> None:
+    """The page tells of 32 tokens, two blocks; three are stored and none left: removals are
+    missing, so what is held is not known any more."""
+    page(store, BEGAN + 0.5, kv_capacity_tokens=32, block_size=16)
+    summary = ingest(store, recording([stored(1, 2)], [stored(3)]))
+    assert (summary.resets, summary.evicted_blocks) == ({"lost_events": 1}, 0)
+    assert summary.resident_blocks == {"engine device": 0}
+    assert "more blocks than the engine has room for" in summary.uncertain["engine"]

@@ -18,12 +18,13 @@ import msgspec
 
 from exporter.blocks.order import Heard, StreamName
 from exporter.blocks.residency import DEMOTION_WINDOW_SECONDS
-from exporter.blocks.rows import Drained
+from exporter.blocks.rows import Drained, UsedPrefix
 from exporter.blocks.tracker import Tracker
 from exporter.errors import PrefixscopeError
+from exporter.records import EngineSample
 from exporter.sources.events.endpoints import Endpoint
 from exporter.sources.events.frames import BadFrames, Batch, live_batch
-from exporter.sources.events.touched import StoredRows
+from exporter.sources.events.touched import Past, past_rows, past_samples
 from exporter.sources.intake import DAMAGED
 from exporter.store.blocks import write_drained
 from exporter.store.store import Store
@@ -270,7 +271,8 @@ class _Intake:
         self._names = names
         self._summary = summary
         self._tracker = Tracker(store.key)
-        self._rows: StoredRows | None = None
+        self._rows: Past[UsedPrefix] | None = None
+        self._samples: Past[EngineSample] | None = None
         self._known_until = _known_until(store, names)
         self._last: datetime | None = None
 
@@ -280,7 +282,7 @@ class _Intake:
         if last is not None and _part(last, self._known_until) != _part(line.at, self._known_until):
             self._drain(last)
         self._last = line.at if last is None else max(last, line.at)
-        self._touch(line.at)
+        self._show_the_past(line.at)
         heard = self._hear(line)
         if line.at <= self._known_until:
             self._summary.known += 1
@@ -319,13 +321,16 @@ class _Intake:
         self._tracker.give_up(stream, f"{first} {where}")
         return self._tracker.hear(stream, batch.sequence, batch.payload, line.at)
 
-    def _touch(self, at: datetime) -> None:
-        """Requests that began until now."""
-        if self._rows is None:
-            self._rows = StoredRows(self._store, at)
-        rows = self._rows.until(at)
-        if rows:
+    def _show_the_past(self, at: datetime) -> None:
+        """Requests that began until now, and what pages told until now."""
+        if self._rows is None or self._samples is None:
+            self._rows = past_rows(self._store, at)
+            self._samples = past_samples(self._store, self._names.replica, at)
+        if rows := self._rows.until(at):
             self._tracker.touch(rows)
+        if samples := self._samples.until(at):
+            self._tracker.sampled([sample.model_copy(update={"ts": _utc(sample.ts)})
+                                   for sample in samples])  # fmt: skip
 
     def _drain(self, now: datetime, *, keeps_contents: bool = True) -> None:
         """Write what happened, unless the store has it from before."""
@@ -341,6 +346,11 @@ class _Intake:
 def _part(at: datetime, known_until: datetime) -> tuple[bool, datetime]:
     """The minute, cut where what the store knows ends."""
     return at <= known_until, at.replace(second=0, microsecond=0)
+
+
+def _utc(moment: datetime) -> datetime:
+    """The store keeps times in UTC without a zone."""
+    return moment.replace(tzinfo=UTC)
 
 
 def _known_until(store: Store, names: _Names) -> datetime:

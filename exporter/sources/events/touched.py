@@ -1,9 +1,15 @@
-"""Request rows of the store as the tracker wants them: to know which blocks were used."""
+"""Rows of the store as the tracker wants them: requests, to know which blocks were used, and what
+metric pages told of capacity and sleep.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Generic, Protocol, TypeVar
+
+import duckdb
 
 from exporter.blocks.rows import UsedPrefix
+from exporter.records import EngineSample
 from exporter.store.store import Store
 
 # Rows handed over at once: the tracker is locked meanwhile, and each has a chain of up to some
@@ -37,26 +43,58 @@ class NewRows:
         cursor.close()
 
 
-class StoredRows:
-    """Rows that are there and began at `since` or later, handed out as recorded time passes."""
+class _Timed(Protocol):
+    @property
+    def ts(self) -> datetime:
+        """When, in UTC without a zone."""
+        ...
 
-    def __init__(self, store: Store, since: datetime) -> None:
-        self._cursor = store.cursor()
-        self._cursor.execute(_SINCE, {"since": _plain(since), "key_id": store.hash_key_id})
-        self._rows = self._fetched()
-        self._next = next(self._rows, None)
 
-    def until(self, at: datetime) -> Sequence[UsedPrefix]:
-        """Those that began no later than this moment and were not handed out yet."""
+_Row = TypeVar("_Row", bound=_Timed)
+
+
+class Past(Generic[_Row]):
+    """What the store has, oldest first, handed out as recorded time passes."""
+
+    def __init__(self, rows: Iterator[_Row]) -> None:
+        self._rows = rows
+        self._next = next(rows, None)
+
+    def until(self, at: datetime) -> Sequence[_Row]:
+        """What was no later than this moment and was not handed out yet."""
         moment, found = _plain(at), []
         while self._next is not None and self._next.ts <= moment:
             found.append(self._next)
             self._next = next(self._rows, None)
         return found
 
-    def _fetched(self) -> Iterator[UsedPrefix]:
-        while rows := self._cursor.fetchmany(ROWS_AT_ONCE):
-            yield from map(UsedPrefix._make, rows)
+
+def past_rows(store: Store, since: datetime) -> Past[UsedPrefix]:
+    """Requests with chains that began at `since` or later."""
+    cursor = store.cursor()
+    cursor.execute(_SINCE, {"since": _plain(since), "key_id": store.hash_key_id})
+    return Past(map(UsedPrefix._make, _fetched(cursor)))
+
+
+def past_samples(store: Store, replica: str, since: datetime) -> Past[EngineSample]:
+    """What the pages of a replica, all ranks of it, told of capacity and sleep from `since` on."""
+    cursor = store.cursor()
+    names = ("target", "replica", "engine", "ts", "kv_capacity_tokens", "block_size", "awake")
+    cursor.execute(
+        f"""SELECT {", ".join(names)} FROM engine_samples
+            WHERE observer = 'engine' AND ts >= $since
+                AND (replica = $replica OR starts_with(replica, $replica || '/'))
+                AND (kv_capacity_tokens IS NOT NULL OR awake IS NOT NULL)
+            ORDER BY ts""",  # noqa: S608 - our own column names
+        {"since": _plain(since), "replica": replica},
+    )
+    told = (dict(zip(names, row, strict=True)) for row in _fetched(cursor))
+    return Past(EngineSample.model_validate(row) for row in told)
+
+
+def _fetched(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
+    while rows := cursor.fetchmany(ROWS_AT_ONCE):
+        yield from rows
 
 
 def _plain(moment: datetime) -> datetime:
