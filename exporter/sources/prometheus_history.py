@@ -153,6 +153,7 @@ class History:
         summary = PagesSummary()
         intake = PageIntake(who, known, summary, labels)
         samples = _take_pages(intake, piece)
+        stored: list[EngineSample] = []
         for told in intake.rows():
             state = TargetState.from_json(told.series)
             until = piece.key if state.seen_unix is None else state.seen_unix
@@ -162,10 +163,10 @@ class History:
                 piece.key, piece.key if first is None else first, until, told.series or "",
             )  # fmt: skip
             with self._store.write() as cursor:
-                append_samples(cursor, samples)
+                stored = append_samples(cursor, samples)
                 backfills.put(cursor, filled)
         seen = next((TargetState.from_json(r.series).seen_unix for r in intake.rows()), None)
-        return _taken(summary, samples, seen)
+        return _taken(summary, stored, seen)
 
     def _row(self, plan: Plan, key: Moment) -> Filled | None:
         rows = backfills.filled(self._store.cursor(), plan.target, plan.labels)
