@@ -50,7 +50,10 @@ def _held_words(row: Row) -> str:
 
 
 def overlap(rows: Rows) -> go.Figure:
-    """Share of blocks that both replicas of a pair hold, as a square; the diagonal is empty."""
+    """Share of blocks that both replicas of a pair hold, as a square; the diagonal is empty.
+
+    The colours reach to the largest share: most fleets hold little in common.
+    """
     pairs = [row for row in rows if row.get("replica_b") is not None]
     names = sorted({str(row[side]) for row in pairs for side in ("replica_a", "replica_b")})
     names = names[:MOST_REPLICAS]
@@ -64,9 +67,10 @@ def overlap(rows: Rows) -> go.Figure:
         values[a][b] = values[b][a] = number(row, "overlap_ratio")
         told[a][b] = told[b][a] = _pair_words(row)
     labels = [chart_text(name) for name in names]
+    most = max((share for line in values for share in line if share), default=1.0)
     figure = go.Figure(
         go.Heatmap(
-            z=values, x=labels, y=labels, zmin=0, zmax=1, customdata=told,
+            z=values, x=labels, y=labels, zmin=0, zmax=most, customdata=told,
             colorscale=[[0, translucent(CACHED, 0.06)], [1, CACHED]],
             colorbar={"tickformat": ".0%", "thickness": 12}, xgap=2, ygap=2,
             hoverongaps=False, hovertemplate="%{customdata}<extra></extra>",
