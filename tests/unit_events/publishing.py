@@ -205,6 +205,15 @@ def wait_until(ready: Callable[[], object], what: str = "") -> None:
         time.sleep(0.01)
 
 
+def bodies(*numbers: int) -> list[bytes]:
+    return [b"batch %d" % number for number in numbers]
+
+
+def entry(endpoint: str, replay: str | None = None, **more: object) -> EventSettings:
+    given = {"endpoint": endpoint, "replay_endpoint": replay, "replica": "engine", **more}
+    return EventSettings.model_validate(given)
+
+
 def free_ports(count: int) -> int:
     """The first of so many loopback ports in a row that are all free."""
     while True:
