@@ -13,7 +13,7 @@ from exporter.sources.spend_logs_daily import BY_TEAM, BY_USER, REPORTER, daily_
 from exporter.sources.spend_logs_database import Database, DatabaseError
 from exporter.sources.usage_reports.rows import UsageRow
 from exporter.store.store import Store
-from tests.log_path import hit_ratio
+from tests.log_path import ask, hit_ratio
 from tests.unit_spend_logs.conftest import Owner, ReaderOf
 from tests.unit_spend_logs.litellm_tables import (
     DAILY_TEAM,
@@ -222,3 +222,33 @@ def test_days_that_may_still_grow_are_read_again(
     monkeypatch.setattr("exporter.sources.spend_logs_daily._EVERY", timedelta(0))
     reader.run()  # today's may have grown; a month ago nothing grows
     assert store.cursor().execute(kept).fetchall() == [(250,)]
+
+
+def test_rows_and_daily_tables_are_reconciled_with_the_reason_of_the_difference(
+    owner: Owner, reader_of: ReaderOf, store: Store
+) -> None:
+    """The recorded run as if it had been yesterday: all of Anthropic's tokens agree, and of the
+    other model theirs has the one answer more that came out of the response cache."""
+    make_daily(owner)
+    yesterday = DAY - timedelta(days=1)
+    if datetime.now(UTC).hour < 2:  # not settled yet
+        yesterday -= timedelta(days=1)
+    kept = [json.loads(line)["daily"] for line in RECORDED.read_text("utf-8").splitlines()]
+    add_daily(owner, BY_USER, [{**one["user"], "date": yesterday.isoformat()} for one in kept])
+    for one in recorded("spend_log"):
+        moved = {
+            name: str(value).replace("2026-11-30", yesterday.isoformat())
+            for name, value in one.items()
+            if name.endswith("Time")
+        }
+        owner.add([one | moved])
+    reader_of(owner).run()
+    found = {
+        one["model"]: one for one in ask(store, "reconciliation", reporter=REPORTER)
+    }  # fmt: skip
+    claude, tiny = found["claude-sonnet-4-5"], found["tiny"]
+    assert (claude["verdict"], claude["difference_tokens"]) == ("agrees", 0)
+    assert claude["our_cached_tokens"] == claude["their_cached_tokens"] == 6 * 17920
+    assert claude["our_cache_write_tokens"] == claude["their_cache_write_tokens"] == 6 * 592
+    assert (tiny["verdict"], tiny["difference_tokens"]) == ("differs", -2100)
+    assert (tiny["our_requests"], tiny["their_requests"]) == (9, 9)
