@@ -355,3 +355,47 @@ def test_what_is_replayed_from_long_ago_reaches_the_rows_and_no_counter() -> Non
         if drained.minutes:
             assert sum(row.stored_blocks for row in drained.minutes) == 4
             assert [reset.reason for reset in drained.resets] == ["clear"]
+
+
+ANY_HASH = st.integers(-(2**63), 2**64 - 1) | st.integers(0, 6) | st.binary(max_size=40)
+ANYTHING = st.recursive(
+    st.none() | st.integers(-5, 5) | st.text(max_size=3) | st.binary(max_size=3) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=6,
+)
+ODD_EVENTS = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["BlockStored", "BlockStored", "BlockRemoved", "AllBlocksCleared"]),
+        "block_hashes": st.lists(ANY_HASH, max_size=5),
+        "block_size": st.sampled_from([16, 16, 32, 1, 0, -3, 7, 2**40]),
+        "token_ids": st.lists(st.integers(-2, 2**64 - 1), max_size=3)
+        | st.sampled_from([list(range(16)), list(range(32)), [[1, 2]] * 16, [[]] * 16]),
+    },
+    optional={
+        "parent_block_hash": st.none() | ANY_HASH,
+        "medium": st.sampled_from([None, "GPU", "CPU", "DISK", "EXTERNAL", "TAPE", ""]),
+        "group_idx": st.integers(-1, 2) | st.none(),
+        "kv_cache_spec_kind": st.sampled_from([None, "full_attention", "mamba", ""]),
+        "lora_id": st.none() | st.integers(0, 2) | st.just("x"),
+        "lora_name": st.none() | st.sampled_from(["", "ad"]),
+        "extra_keys": st.none() | st.lists(ANYTHING, max_size=4),
+        "cache_salt": st.none() | st.text(max_size=3),
+    },
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(ODD_EVENTS, max_size=4), max_size=12), st.booleans())
+def test_no_event_however_odd_ends_the_one_who_hears_it(
+    batches: list[list[Event]], chains: bool
+) -> None:
+    listener = Listener(chains=chains)
+    for number, events in enumerate(batches):
+        body = payload(events, number * 20)
+        heard = listener.tracker.hear(STREAM, number, body, moment(number * 20))
+        assert heard in (Heard.APPLIED, Heard.UNREADABLE)
+        if number % 3 == 0:
+            listener.tracker.drain(moment(number * 20))
+    for cache in listener.tracker.snapshot().caches:
+        assert cache.resident_blocks >= 0
+        assert cache.stored_blocks >= cache.evicted_blocks + cache.demoted_blocks
