@@ -17,7 +17,8 @@ from typing_extensions import Buffer
 from exporter.errors import PrefixscopeError
 from exporter.events_http import EVENTS_PATH
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
-from exporter.sources.events.recorded import EventsSummary, ingest_events, is_recorded
+from exporter.sources.events.recorded import EventsSummary, ingest_events
+from exporter.sources.events.recorded_lines import is_recorded
 from exporter.sources.intake import IngestSummary, Intake, open_input, peek
 from exporter.sources.names import Names
 from exporter.sources.objects import Prefix

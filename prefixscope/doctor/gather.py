@@ -10,7 +10,7 @@ from exporter.errors import PrefixscopeError
 from exporter.server_settings import split_address
 from exporter.sources.discovery import Discovery, StaticTarget, Target, TargetSettings
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.events.worker import leak_of
+from exporter.sources.events.settings import leak_of
 from exporter.store.store import FILE_NAME
 from prefixscope.client import Answers, Exporter, OpenStore, Place, connect
 from prefixscope.doctor import log_files

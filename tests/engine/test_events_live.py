@@ -66,15 +66,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 def settings(engine: Engine, *, replay: bool = True, **more: object) -> EventSettings:
-    return EventSettings.model_validate(
-        {
-            "endpoint": engine.endpoint,
-            "replica": "live",
-            "topic": "kv-",
-            "replay_endpoint": engine.replay if replay else None,
-            **more,
-        }  # fmt: skip
-    )
+    replay_endpoint = engine.replay if replay else None
+    usual = {"endpoint": engine.endpoint, "replay_endpoint": replay_endpoint, "topic": "kv-"}
+    return EventSettings.model_validate({**usual, "replica": "live", **more})
 
 
 @contextmanager
@@ -244,10 +238,12 @@ def test_t26_the_exporter_outlives_the_engine(engine: Engine, tmp_path: Path) ->
             engine.ask(prompt, salt)
         truth = engine.settled_truth()
         wait_for("the new events", heard(before, truth), 60, process, log)
-        (told,) = answer(url, "block_resets")
+        resets = answer(url, "block_resets")
         page = httpx.get(f"{url}/metrics").text
         assert process.poll() is None
-    print(f"\nlost {told} of {before.resident}; now {truth.resident}")
+    (lost,) = [reset for reset in resets if reset["reason"] == "restart"]
+    print(f"\nlost {lost['blocks']} of {before.resident} blocks; now {truth.resident}")
+    assert (lost["basis"], lost["blocks"]) == ("events", before.resident)
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) > 2
     secrets = [b"salt-canary-1", b"salt-acme", b", ".join(b"%d" % token for token in canary[:4])]

@@ -36,7 +36,8 @@ from exporter.sources.discovery import (
 from exporter.sources.engines import ENGINES
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import read_page
-from exporter.sources.events.recorded import EventsSummary, read_recorded
+from exporter.sources.events.recorded import EventsSummary
+from exporter.sources.events.recorded_lines import read_recorded
 from exporter.sources.exposition import NotAMetricsPage, parse_page
 from exporter.sources.formats import FORMATS, ndjson
 from exporter.sources.formats.detect import detect

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.blocks.order import StreamName
-from exporter.sources.events import follower as follower_module
+from exporter.sources.events import replaying
 from exporter.sources.events.follower import QUIET_SECONDS, Follower, Moment
 from exporter.sources.events.frames import Batch
 from tests.unit_events.publishing import ToldTracker
@@ -211,7 +211,7 @@ def test_what_a_publisher_keeps_no_more_is_given_up_once() -> None:
 
 def test_bounds_on_what_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond them batches are a gap like any other, and asked for when their turn comes."""
-    monkeypatch.setattr(follower_module, "MAX_WAITING_BATCHES", 3)
+    monkeypatch.setattr(replaying, "MAX_WAITING_BATCHES", 3)
     world.publish()
     world.publish(lost=True)
     for _ in range(9):

@@ -8,9 +8,8 @@ import pytest
 from exporter.blocks.order import StreamName
 from exporter.sources.discovery import Target
 from exporter.sources.events.endpoints import Endpoint
-from exporter.sources.events.settings import EventSettings
+from exporter.sources.events.settings import EventSettings, leak_of
 from exporter.sources.events.subscriptions import Subscription, subscriptions
-from exporter.sources.events.worker import leak_of
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings
 

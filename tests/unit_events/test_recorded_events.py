@@ -15,12 +15,8 @@ from hypothesis import strategies as st
 
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
-from exporter.sources.events.recorded import (
-    EventsSummary,
-    ingest_events,
-    is_recorded,
-    read_recorded,
-)
+from exporter.sources.events.recorded import EventsSummary, ingest_events
+from exporter.sources.events.recorded_lines import is_recorded, read_recorded
 from exporter.sources.intake import open_input
 from exporter.store.samples import append_samples
 from exporter.store.store import Store

@@ -7,26 +7,19 @@ number, or none, it was started anew while nobody listened.
 """
 
 import logging
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from exporter.blocks.order import Heard, StreamName
 from exporter.sources.events.frames import Batch
+from exporter.sources.events.replaying import Pile, Replay
 
 logger = logging.getLogger(__name__)
 
 # Publishers look for requests about ten times a second. Their queue of replies holds 1,000 and
 # drops what is more, so a replay that breaks off is asked for again from there.
 QUIET_SECONDS = 10.0
-# What may wait in memory while a replay is under way; beyond, batches are dropped and are a gap.
-MAX_WAITING_BATCHES = 20_000
-MAX_WAITING_BYTES = 64 * 2**20
-# Replies that may come before their turn until what is between is taken for missing.
-MAX_AHEAD_BATCHES = 256
-MAX_AHEAD_BYTES = 8 * 2**20
-
 NO_REPLAY = (
     "batches were lost and no replay is configured: start the engine with replay_endpoint in its "
     "--kv-events-config, and set replay_endpoint under events"
@@ -86,78 +79,6 @@ class Replays(Protocol):
         """No more replies are wanted."""
 
 
-class Pile:
-    """Batches kept for later, oldest first, within bounds."""
-
-    def __init__(self) -> None:
-        self._batches: deque[tuple[Batch, datetime]] = deque()
-        self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    @property
-    def first(self) -> int | None:
-        """The number of the oldest; None where there is none."""
-        return self._batches[0][0].sequence if self._batches else None
-
-    def add(self, batch: Batch, at: datetime) -> bool:
-        """Keep one; False where there is no room."""
-        if len(self) >= MAX_WAITING_BATCHES or self._bytes + len(batch.payload) > MAX_WAITING_BYTES:
-            return False
-        self._batches.append((batch, at))
-        self._bytes += len(batch.payload)
-        return True
-
-    def put_first(self, batch: Batch, at: datetime) -> None:
-        """One that comes before all others, whatever room there is."""
-        self._batches.appendleft((batch, at))
-        self._bytes += len(batch.payload)
-
-    def take(self) -> tuple[Batch, datetime]:
-        """The oldest, which is kept no longer."""
-        batch, at = self._batches.popleft()
-        self._bytes -= len(batch.payload)
-        return batch, at
-
-
-@dataclass
-class _Replay:
-    """One replay under way. `next` is the batch to be heard next; `checks`: it was heard before,
-    and will prove that the publisher is the same. `ahead` came before its turn."""
-
-    next: int
-    checks: bool
-    deadline: float
-    quiet_until: float
-    ahead: dict[int, Batch] = field(default_factory=dict)
-    ahead_bytes: int = 0
-    answered: bool = False
-    advanced: bool = False
-
-    def hold(self, batch: Batch) -> None:
-        """Keep what came before its turn."""
-        if batch.sequence not in self.ahead:
-            self.ahead[batch.sequence] = batch
-            self.ahead_bytes += len(batch.payload)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more can be kept."""
-        return len(self.ahead) >= MAX_AHEAD_BATCHES or self.ahead_bytes >= MAX_AHEAD_BYTES
-
-    def forget(self) -> None:
-        """What came before its turn is of a publisher that is gone."""
-        self.ahead.clear()
-        self.ahead_bytes = 0
-
-    def release(self, sequence: int) -> Batch | None:
-        """One of those kept; None where it did not come."""
-        batch = self.ahead.pop(sequence, None)
-        self.ahead_bytes -= len(batch.payload) if batch else 0
-        return batch
-
-
 class Follower:
     """One stream. `replays` None: none are configured."""
 
@@ -173,7 +94,7 @@ class Follower:
         self._replays = replays
         self._replay_seconds = replay_seconds
         self._newest: int | None = None
-        self._replay: _Replay | None = None
+        self._replay: Replay | None = None
         self._waiting = Pile()
         self._crowded = False
 
@@ -258,20 +179,20 @@ class Follower:
 
     # ---------------------------------------------------------------- replays
 
-    def _begin(self, start: int, now: Moment, *, checks: bool = False) -> _Replay:
+    def _begin(self, start: int, now: Moment, *, checks: bool = False) -> Replay:
         assert self._replays is not None
         deadline, quiet_until = now.seconds + self._replay_seconds, now.seconds + QUIET_SECONDS
-        self._replay = _Replay(start, checks, deadline, quiet_until)
+        self._replay = Replay(start, checks, deadline, quiet_until)
         self._replays.ask(start)
         return self._replay
 
-    def _ask_again(self, replay: _Replay, now: Moment) -> None:
+    def _ask_again(self, replay: Replay, now: Moment) -> None:
         assert self._replays is not None
         replay.advanced = False
         replay.quiet_until = now.seconds + QUIET_SECONDS
         self._replays.ask(replay.next)
 
-    def _go_on(self, replay: _Replay, now: Moment) -> None:
+    def _go_on(self, replay: Replay, now: Moment) -> None:
         """Something is missing in what was replied. Ask for it again; if that has brought
         nothing, it is gone."""
         if replay.advanced:
@@ -290,7 +211,7 @@ class Follower:
         if self._replay is replay:
             self._ask_again(replay, now)
 
-    def _take(self, batch: Batch, replay: _Replay, now: Moment) -> None:
+    def _take(self, batch: Batch, replay: Replay, now: Moment) -> None:
         """Hear replies as far as they follow each other; end once they reach what came live."""
         reply: Batch | None = batch
         while reply is not None:
@@ -304,7 +225,7 @@ class Follower:
         if first is not None and first <= replay.next:
             self._finish(None, now)
 
-    def _what_is_gone(self, replay: _Replay) -> str:
+    def _what_is_gone(self, replay: Replay) -> str:
         first = self._waiting.first
         known = [*replay.ahead, *([] if first is None else [first])]
         until = min(sequence for sequence in known if sequence > replay.next)
@@ -322,7 +243,7 @@ class Follower:
             self._hear_despite(replay.ahead[sequence], now.at, reason, replayed=True)
         self._finish(reason, now)
 
-    def _doubt_who_it_is(self, replay: _Replay) -> None:
+    def _doubt_who_it_is(self, replay: Replay) -> None:
         """Without the batch heard last nothing tells whether the publisher is still the same."""
         if replay.checks:
             self._tracker.lost(self.stream, NOT_PROVEN)

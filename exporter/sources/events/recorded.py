@@ -1,20 +1,14 @@
 """Recorded streams of KV-cache events as input: they end in the tables live ones end in.
 
-One JSON object a line, in the order heard: `received_unix`, `endpoint`, and the message either as
-`frames_base64` (topic, sequence, msgpack), or decoded: `topic`, `seq`, `batch` as an array, where
-bytes stand as {"hex": …}. A replica is named after the folder of its file, as recorded metric pages
-are; several endpoints in one file are data-parallel ranks, counted from the lowest port.
+A replica is named after the folder of its file, as recorded metric pages are; several endpoints in
+one file are data-parallel ranks, counted from the lowest port. `recorded_lines` reads the lines.
 """
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from typing import Any, BinaryIO
-
-import msgspec
+from typing import BinaryIO
 
 from exporter.blocks.order import Heard, StreamName
 from exporter.blocks.residency import DEMOTION_WINDOW_SECONDS
@@ -23,40 +17,16 @@ from exporter.blocks.tracker import Tracker
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
 from exporter.sources.events.endpoints import Endpoint
-from exporter.sources.events.frames import BadFrames, Batch, live_batch
+from exporter.sources.events.recorded_lines import Recorded, read_recorded
 from exporter.sources.events.touched import Past, past_rows, past_samples
-from exporter.sources.intake import DAMAGED
 from exporter.store.blocks import write_drained
 from exporter.store.store import Store
 
 FORMAT = "kv-events"
-# A batch of 100 MB in base64, and what stands around it.
-LINE_LIMIT_BYTES = 160 * 2**20
 # Lines looked at before the first is taken: by then every rank has spoken.
 LOOK_AHEAD_LINES = 2_000
 LOOK_AHEAD_BYTES = 32 * 2**20
 KEPT_MESSAGES = 20
-_LATEST_SECONDS = 4_102_444_800.0  # the year 2100
-
-
-class _Line(msgspec.Struct):
-    """One line, as far as it is read; other keys are other people's notes."""
-
-    received_unix: float
-    endpoint: str = ""
-    frames_base64: list[str] | None = None
-    topic: str = ""
-    seq: int | None = None
-    batch: msgspec.Raw = msgspec.Raw()
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """One recorded message."""
-
-    at: datetime
-    endpoint: str
-    batch: Batch
 
 
 @dataclass
@@ -84,6 +54,11 @@ class EventsSummary:
     uncertain: dict[str, str] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
 
+    def refuse(self, message: str) -> None:
+        """Count a message that cannot be read."""
+        self.unreadable += 1
+        self.say(message)
+
     def say(self, message: str) -> None:
         """Keep the first few messages, each once."""
         if message not in self.messages and len(self.messages) < KEPT_MESSAGES:
@@ -97,14 +72,6 @@ class EventsSummary:
             setattr(self, column, getattr(self, column) + told)
         for reset in drained.resets:
             self.resets[reset.reason] = self.resets.get(reset.reason, 0) + 1
-
-
-def is_recorded(head: bytes) -> bool:
-    """Whether the first line of an input is a recorded event message."""
-    first = next((line for line in head.split(b"\n") if line.strip()), b"")
-    # A first line may be longer than what was read of it, so its keys are looked for as text.
-    keys = first.lstrip()[:1] == b"{" and b'"received_unix"' in first
-    return keys and (b'"frames_base64"' in first or (b'"seq"' in first and b'"batch"' in first))
 
 
 def ingest_events(
@@ -149,78 +116,6 @@ class _Ending:
         except PrefixscopeError as error:
             self.fault = error
             raise StopIteration from error
-
-
-def read_recorded(
-    stream: BinaryIO,
-    name: str,
-    summary: EventsSummary,
-    progress: Callable[[int], None] | None = None,
-) -> Iterator[Recorded]:
-    """The messages in order; lines that are none are counted, and told of without their text."""
-    number = position = 0
-    while text := _next_line(stream, name):
-        number, position = number + 1, position + len(text)
-        if progress:
-            progress(position)
-        if not text.strip():
-            continue
-        try:
-            yield _read(text)
-        except BadFrames as error:
-            summary.unreadable += 1
-            summary.say(f"{name}:{number}: {error}")
-
-
-def _next_line(stream: BinaryIO, name: str) -> bytes:
-    """A whole line; of one beyond the limit a piece, which is no message."""
-    try:
-        return stream.readline(LINE_LIMIT_BYTES)
-    except DAMAGED as error:
-        raise PrefixscopeError(
-            f"{name}: the compressed data is damaged or ends early ({error}); what came before it "
-            "is stored"
-        ) from error
-
-
-def _read(text: bytes) -> Recorded:
-    try:
-        line = _LINE.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadFrames(f"no recorded message ({_where(error)})") from None
-    if not 0 < line.received_unix < _LATEST_SECONDS:
-        raise BadFrames("received_unix is no time in seconds")
-    at = datetime.fromtimestamp(line.received_unix, UTC)
-    return Recorded(at, line.endpoint, live_batch(_frames(line)))
-
-
-def _frames(line: _Line) -> list[bytes]:
-    try:
-        if line.frames_base64 is not None:
-            return [base64.b64decode(frame, validate=True) for frame in line.frames_base64]
-        if line.seq is None or not bytes(line.batch):
-            raise BadFrames("neither frames_base64 nor seq and batch")
-        number = line.seq.to_bytes(8, "big")
-        packed = msgspec.msgpack.encode(_with_bytes(msgspec.json.decode(line.batch)))
-    except (binascii.Error, ValueError, OverflowError, RecursionError) as error:
-        raise BadFrames(f"no message ({type(error).__name__})") from None
-    return [line.topic.encode(), number, packed]
-
-
-def _with_bytes(value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
-    """Bytes stand in JSON as {"hex": …}."""
-    if isinstance(value, list):
-        return [_with_bytes(one) for one in value]
-    if isinstance(value, dict):
-        if list(value) == ["hex"] and isinstance(value["hex"], str):
-            return bytes.fromhex(value["hex"])
-        return {key: _with_bytes(one) for key, one in value.items()}
-    return value
-
-
-def _where(error: Exception) -> str:
-    """The kind of fault; the library's own words may quote the line."""
-    return "not JSON" if not isinstance(error, msgspec.ValidationError) else "a key is odd"
 
 
 def _first_lines(lines: Iterator[Recorded]) -> Iterator[Recorded]:
@@ -289,8 +184,7 @@ class _Intake:
         elif heard is Heard.REPEATED:
             self._summary.repeated += 1
         elif heard is Heard.UNREADABLE:
-            self._summary.unreadable += 1
-            self._summary.say(f"batch {line.batch.sequence}: its events cannot be read")
+            self._summary.refuse(f"batch {line.batch.sequence}: its events cannot be read")
         else:
             self._summary.batches += 1
 
@@ -365,6 +259,3 @@ def _known_until(store: Store, names: _Names) -> datetime:
     cursor.close()
     last: datetime | None = row[0] if row else None
     return datetime.min.replace(tzinfo=UTC) if last is None else last.replace(tzinfo=UTC)
-
-
-_LINE = msgspec.json.Decoder(_Line)

@@ -124,3 +124,16 @@ def _share_a_name(one: EventSettings, other: EventSettings) -> bool:
     """Of one replica, entries may bring different ranks."""
     several = len(one.rank_list) > 1 and len(other.rank_list) > 1
     return not several or bool(set(one.rank_list) & set(other.rank_list))
+
+
+def leak_of(entry: EventSettings) -> str | None:
+    """What is wrong with where events travel; None where they stay on this machine."""
+    endpoints = [entry.published, *([entry.replayed] if entry.replayed else [])]
+    exposed = [str(endpoint) for endpoint in endpoints if not endpoint.is_private]
+    if not exposed:
+        return None
+    return (
+        f"{' and '.join(exposed)} can be reached from other machines, and events carry the token "
+        "ids of prompts and cache salts in clear, without encryption or a key: whoever reaches "
+        "the port reads them"
+    )

@@ -18,7 +18,7 @@ from exporter.blocks.order import StreamName
 from exporter.sources.discovery import Target
 from exporter.sources.events.follower import EventTracker, Follower, Moment
 from exporter.sources.events.frames import BadFrames, live_batch, replayed_batch
-from exporter.sources.events.settings import EventSettings
+from exporter.sources.events.settings import EventSettings, leak_of
 from exporter.sources.events.sockets import (
     CannotListen,
     Context,
@@ -99,7 +99,8 @@ class EventWorker:
     def start(self) -> None:
         """Begin to listen in the background."""
         for entry in self._entries:
-            warn_if_open(entry)
+            if (leak := leak_of(entry)) is not None:
+                logger.warning("events %s: %s", entry.endpoint, leak)
         self._thread.start()
 
     def stop(self) -> None:
@@ -311,23 +312,3 @@ def _say_once(said: set[str], message: str) -> None:
     if message not in said and len(said) < MAX_FAULTS_SAID:
         said.add(message)
         logger.warning("%s", message)
-
-
-def warn_if_open(entry: EventSettings) -> None:
-    """Say so where prompts travel over the network for everybody on the way to read."""
-    leaks = leak_of(entry)
-    if leaks:
-        logger.warning("events %s: %s", entry.endpoint, leaks)
-
-
-def leak_of(entry: EventSettings) -> str | None:
-    """What is wrong with where events travel; None where they stay on this machine."""
-    endpoints = [entry.published, *([entry.replayed] if entry.replayed else [])]
-    exposed = [str(endpoint) for endpoint in endpoints if not endpoint.is_private]
-    if not exposed:
-        return None
-    return (
-        f"{' and '.join(exposed)} can be reached from other machines, and events carry the token "
-        "ids of prompts and cache salts in clear, without encryption or a key: whoever reaches "
-        "the port reads them"
-    )
