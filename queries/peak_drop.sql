@@ -9,6 +9,7 @@ params:
   window_seconds: {type: BIGINT, default: 3600, meaning: "Length of a window."}
   zone: {type: VARCHAR, default: UTC, meaning: "Time zone whose hours of the week are compared, like Europe/Berlin."}
   min_tokens: {type: BIGINT, default: 20000, meaning: "Windows and weeks with fewer reported prompt tokens are not judged."}
+  min_requests: {type: BIGINT, default: 30, meaning: "Windows with fewer reported requests are not judged."}
   model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   route: {type: VARCHAR, default: null, meaning: "Only this route."}
   template: {type: VARCHAR, default: null, meaning: "Only this template."}
@@ -30,13 +31,13 @@ columns:
   usual_pressure_ratio: {type: DOUBLE, unit: ratio, meaning: "Median of the same in the weeks before."}
   load_part_ratio: {type: DOUBLE, unit: ratio, meaning: "What load explains: usual ratio of these hours less the ratio at this load (median of earlier hours of like KV usage and traffic, else by their slope), at least 0."}
   drop_ratio: {type: DOUBLE, unit: ratio, meaning: "expected_ratio - token_hit_ratio: what hours and load do not explain. Negative = above."}
-  is_drop: {type: BOOLEAN, unit: flag, meaning: "Beyond chance: 5 points and 3.5 deviations, or 4 points and 2 deviations where a cause is in evidence; or coverage fell by 20 points. NULL without method."}
+  is_drop: {type: BOOLEAN, unit: flag, meaning: "Beyond chance: 5 points and 3.5 deviations; 6 and 2.5 where another mix explains most; 4 and 2 where a cause is in evidence; a fall of 10 points under a load that was never seen, with far more KV in use than usual; or coverage fell by 20 points. NULL where nothing can be judged."}
   class: {type: VARCHAR, unit: name, meaning: "Kind of the drop; 'memory pressure as expected' where load explains it and it is none."}
   evidence: {type: VARCHAR, unit: text, meaning: "The figures behind the class."}
   contributor: {type: VARCHAR, unit: name, meaning: "Template (and version) that lost most by a lower ratio of its own."}
   contributor_share_ratio: {type: DOUBLE, unit: ratio, meaning: "Its loss / losses of all templates by lower ratios of their own."}
   hurts: {type: BOOLEAN, unit: flag, meaning: "TTFT p90 a quarter above its usual one in these hours, or computed tokens within a tenth of the highest hour in four weeks. NULL without either."}
-  severity: {type: VARCHAR, unit: name, meaning: "page: a drop of known history that hurts, telemetry faults apart; ticket: any other drop."}
+  severity: {type: VARCHAR, unit: name, meaning: "page: a drop of known history that hurts; without a cause only from 15 points and 5 deviations on, of another mix only on top of the usual traffic, of memory pressure only at loads seen before, of telemetry never. ticket: any other drop."}
 */
 WITH requests_seen AS MATERIALIZED (
     FROM drop_requests(
@@ -60,6 +61,7 @@ facts AS (
         total(eligible_tokens) AS eligible_tokens,
         total(reported_tokens) AS reported_tokens,
         total(cached_tokens) AS cached_tokens,
+        count(reported_tokens) AS reported_requests,
         ratio(total(cached_tokens), total(reported_tokens)) AS hit_ratio,
         ratio(total(reported_tokens), total(eligible_tokens)) AS coverage_ratio,
         quantile_cont(ttft_seconds, 0.9) AS ttft_seconds,
@@ -104,6 +106,7 @@ template_facts AS (
         place, week, model, value, template,
         total(reported_tokens) AS reported_tokens,
         ratio(total(cached_tokens), total(reported_tokens)) AS hit_ratio,
+        count(reported_tokens) AS reported_requests,
         mode(template_version) AS version
     FROM requests_seen
     GROUP BY ALL
@@ -137,7 +140,9 @@ parts AS (
                 - before.reported_tokens / usual.reported_tokens * facts.reported_tokens
             )
         END AS mix_tokens,
-        ratio(now.hit_ratio, before.hit_ratio) AS kept_ratio,
+        -- Of a handful of requests nothing can be said.
+        CASE WHEN now.reported_requests >= 15 THEN ratio(now.hit_ratio, before.hit_ratio) END
+            AS kept_ratio,
         version IS NOT NULL AND NOT list_contains(before.versions, version) AS is_new_version
     FROM template_facts AS now
     JOIN facts USING (place, week, model, value)
@@ -198,6 +203,7 @@ compared AS (
         facts.*, windows.begins,
         usual.hit_ratio AS usual_ratio,
         coalesce(usual.history_weeks, 0) AS history_weeks,
+        usual.reported_tokens AS usual_reported_tokens,
         usual.ttft_seconds AS usual_ttft_seconds,
         usual.coverage_ratio AS usual_coverage_ratio,
         usual.moved_ratio AS usual_moved_ratio,
@@ -281,12 +287,26 @@ causes AS (
 judged AS (
     SELECT
         *,
+        drop_ratio / noise_ratio AS deviations,
         CASE
-            WHEN method = 'none' OR reported_tokens < coalesce(getvariable('min_tokens'), 20000) THEN NULL
+            WHEN method = 'none' THEN NULL
+            WHEN
+                reported_tokens < coalesce(getvariable('min_tokens'), 20000)
+                OR reported_requests < coalesce(getvariable('min_requests'), 30)
+                THEN NULL
             ELSE
                 telemetry_failed
-                OR (drop_ratio >= 0.05 AND drop_ratio >= 3.5 * noise_ratio)
-                OR (cause IS NOT NULL AND drop_ratio >= 0.04 AND drop_ratio >= 2 * noise_ratio)
+                OR coalesce(drop_ratio >= 0.05 AND deviations >= 3.5, false)
+                OR coalesce(
+                    shape = 'traffic mix' AND drop_ratio >= 0.06 AND deviations >= 2.5, false
+                )
+                OR coalesce(cause IS NOT NULL AND drop_ratio >= 0.04 AND deviations >= 2, false)
+                -- The slope may explain the fall, but nothing explains a load that was never seen.
+                OR coalesce(
+                    cause = 'memory pressure beyond expected' AND NOT load_is_known
+                    AND usual_ratio - hit_ratio >= greatest(0.1, 3 * chance_ratio),
+                    false
+                )
         END AS is_drop,
         CASE
             WHEN is_drop THEN coalesce(cause, shape)
@@ -347,7 +367,19 @@ SELECT
     hurts,
     CASE
         WHEN NOT is_drop THEN NULL
-        WHEN hurts AND class <> 'telemetry' AND history_weeks > 0 THEN 'page'
+        WHEN
+            hurts AND history_weeks > 0
+            AND CASE class
+                WHEN 'telemetry' THEN false
+                -- What a load never seen does to the ratio is not known well enough to wake anybody.
+                WHEN 'memory pressure beyond expected' THEN load_is_known AND deviations >= 3.5
+                -- Other prompts are no fault, unless they come on top.
+                WHEN 'traffic mix' THEN
+                    deviations >= 3.5 AND reported_tokens >= 1.4 * usual_reported_tokens
+                WHEN 'no cause found' THEN drop_ratio >= 0.15 AND deviations >= 5
+                ELSE true
+            END
+            THEN 'page'
         ELSE 'ticket'
     END AS severity
 FROM judged

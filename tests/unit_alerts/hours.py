@@ -8,7 +8,7 @@ import duckdb
 MONDAY = datetime(2026, 11, 30, 10, tzinfo=UTC)
 RATIOS = (0.81, 0.79, 0.80, 0.80)  # one to four weeks before
 TOKENS = 100_000
-REQUESTS = 20
+REQUESTS = 40
 _positions = count()
 
 
@@ -22,7 +22,7 @@ def put_hour(
     """REQUESTS requests spread over an hour, and the roll-up of it."""
     each = tokens // REQUESTS
     for place in range(REQUESTS):
-        moment = begin + timedelta(seconds=60 + 150 * place)
+        moment = begin + timedelta(seconds=60 + 85 * place)
         put_request(cursor, moment, each, round(each * ratio), **columns)
 
 

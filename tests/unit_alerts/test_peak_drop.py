@@ -155,11 +155,11 @@ def test_causes_in_evidence_name_the_drop(table: Table, name: str) -> None:
 
 
 def test_sessions_that_change_replicas_are_routing_spread(table: Table) -> None:
-    """Ten sessions of two turns each; eight of the ten second turns are on the other replica."""
-    for place in range(10):
+    """Twenty sessions of two turns each; 16 of the 20 second turns are on the other replica."""
+    for place in range(20):
         for turn in (1, 2):
-            replica = "r2" if turn == 2 and place < 8 else "r1"
-            table.request(MONDAY + timedelta(minutes=2 * place + turn), 5_000, 3_500,
+            replica = "r2" if turn == 2 and place < 16 else "r1"
+            table.request(MONDAY + timedelta(minutes=2 * place + turn), 2_500, 1_750,
                           session=f"s{place}", turn=turn, replica=replica)  # fmt: skip
     row = table.judge()
     assert (row["is_drop"], row["class"]) == (True, "routing spread")
@@ -170,7 +170,7 @@ def test_sessions_that_change_replicas_are_routing_spread(table: Table) -> None:
 
 def test_sessions_with_scopes_of_their_own_are_isolation(table: Table) -> None:
     for place in range(REQUESTS):
-        table.request(MONDAY + timedelta(minutes=place), 5_000, 3_500,
+        table.request(MONDAY + timedelta(minutes=place), 2_500, 1_750,
                       session=f"s{place}", scope=f"scope-{place}")  # fmt: skip
     row = table.judge()
     assert (row["is_drop"], row["class"]) == (True, "isolation")
@@ -216,6 +216,40 @@ def test_only_a_drop_that_hurts_is_a_page(table: Table) -> None:
     assert [made.judge()["hurts"] for made in (slow, fast)] == [True, False]
     table.hour(MONDAY, 0.5)  # half of it computed, 50,000 tokens: more than any hour before
     assert table.judge()["severity"] == "page"
+
+
+def test_few_requests_are_not_judged(table: Table) -> None:
+    for place in range(29):
+        table.request(MONDAY + timedelta(minutes=place), 2_500, 0)
+    assert table.judge()["is_drop"] is None
+    table.request(MONDAY + timedelta(minutes=29), 2_500, 0)
+    assert table.judge()["is_drop"] is True
+
+
+def test_another_mix_pages_only_on_top_of_the_usual(table: Table) -> None:
+    """The usual 100,000 tokens and 60,000 of a campaign: 80,000 of 160,000 are cached."""
+    table.hour(MONDAY, 0.8)
+    table.hour(MONDAY, 0.0, tokens=60_000, template="campaign")
+    row = table.judge()
+    assert (row["class"], row["hurts"], row["severity"]) == ("traffic mix", True, "page")
+    swapped = Table()
+    for week, ratio in enumerate(RATIOS, 1):
+        swapped.hour(MONDAY - timedelta(weeks=week), ratio)
+    swapped.hour(MONDAY, 0.8, tokens=40_000)
+    swapped.hour(MONDAY, 0.0, tokens=60_000, template="campaign")
+    row = swapped.judge()
+    assert (row["class"], row["hurts"], row["severity"]) == ("traffic mix", True, "ticket")
+
+
+def test_an_unusual_pressure_is_told_but_wakes_nobody(table: Table) -> None:
+    """KV usage at 90 % where 20 % is usual; never seen, and the slope is not known."""
+    for week in range(1, 5):
+        table.page(MONDAY - timedelta(weeks=week), 0.2)
+    table.hour(MONDAY, 0.5)
+    table.page(MONDAY, 0.9)
+    row = table.judge()
+    assert (row["class"], row["severity"]) == ("memory pressure beyond expected", "ticket")
+    assert row["evidence"] == "KV usage 90 %, usually 20 %"
 
 
 def test_every_window_of_a_span_is_judged(table: Table) -> None:
