@@ -101,7 +101,8 @@ def running(settings: Settings) -> Iterator[Running]:
         totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
         totals.restore(store.cursor())
         targets = settings.scrape.targets
-        tracker = Tracker(store.key)
+        live_window = timedelta(seconds=settings.store.live_window_seconds)
+        tracker = Tracker(store.key, live_window=live_window)
 
         def sampled(samples: Sequence[EngineSample]) -> None:
             totals.add(samples)

@@ -180,6 +180,8 @@ def test_t29_an_overflow_without_replay_leaves_a_mark_that_says_why(engine: Engi
 def test_t27_a_reset_is_no_eviction_and_ends_all_doubt(engine: Engine) -> None:
     """The engine says so with the next batch."""
     tracker = Pausing()
+    engine.ask(prompts(seed=9, count=1)[0][0])  # of which this subscriber is never told
+    engine.settled_truth()
     with hearing(tracker, settings(engine, replay=False)):
         wait_until(lambda: tracker.snapshot().streams[0].connected, "the connection")
         engine.ask(prompts(seed=6, count=1)[0][0])

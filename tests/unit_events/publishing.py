@@ -121,6 +121,7 @@ class ToldTracker:
         # Why the state of the process heard now may be wrong.
         self.doubts: dict[StreamName, list[str]] = {}
         self.restarts: list[StreamName] = []
+        self.forgotten: list[StreamName] = []
         self.is_connected: dict[StreamName, bool] = {}
         self.faults: list[StreamName] = []
 
@@ -168,6 +169,12 @@ class ToldTracker:
         with self._lock:
             self.lost_reasons.append((stream, reason))
             self.doubts.setdefault(stream, []).append(reason)
+
+    def forget(self, stream: StreamName) -> None:
+        with self._lock:
+            self.forgotten.append(stream)
+            for kept in (self._orders, self.applied, self.is_connected):
+                kept.pop(stream, None)
 
     def of(self, replica: str) -> list[bytes]:
         """What is applied of the streams of a replica, ranks one after the other."""

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from exporter.blocks.order import StreamName
+from exporter.sources.discovery import Target
+from exporter.sources.events import worker
 from exporter.sources.events.settings import EventSettings
 from tests.unit_events.publishing import (
     Publisher,
@@ -133,3 +135,54 @@ def test_who_only_knocks_does_not_count_as_a_publisher() -> None:
             publisher.close()
             raise
     assert tracker.lost_reasons == []
+
+
+def test_a_publisher_that_left_for_good_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two goes; after a while only the other is kept."""
+    monkeypatch.setattr(worker, "GONE_SECONDS", 0.5)
+    tracker = ToldTracker()
+    with hearing(tracker, EventSettings(endpoint=ipc(tmp_path), bind=True)):
+        one, two = (Publisher(ipc(tmp_path), bind=False) for _ in range(2))
+        numbers = {b"one": 0, b"two": 0}
+
+        def say(publisher: Publisher, topic: bytes) -> None:
+            publisher.send(topic, numbers[topic].to_bytes(8, "big"), topic)
+            numbers[topic] += 1
+
+        def both() -> bool:
+            say(one, b"one")
+            say(two, b"two")
+            time.sleep(0.02)
+            return len(tracker.applied) == 2 or bool(tracker.forgotten)
+
+        def left() -> bool:
+            say(two, b"two")
+            time.sleep(0.02)
+            return bool(tracker.forgotten)
+
+        try:
+            wait_until(both, "both publishers")
+            one.close()
+            wait_until(left, "the first to be forgotten")
+        finally:
+            two.close()
+    assert tracker.forgotten == [StreamName("events", "one")]
+    assert tracker.of("two")
+
+
+def test_a_target_that_is_scraped_no_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "REFRESH_SECONDS", 0.1)
+    targets = [Target("a", "http://127.0.0.1:9/metrics", "pod-a")]
+    tracker = ToldTracker()
+    settings = EventSettings(endpoint=f"tcp://{{host}}:{free_ports(1)}")
+    hears = worker.EventWorker(tracker, [settings], lambda: targets)
+    hears.start()
+    try:
+        wait_until(lambda: tracker.is_connected, "the stream")
+        targets.clear()
+        wait_until(lambda: tracker.forgotten, "the end of it")
+    finally:
+        hears.stop()
+    assert tracker.forgotten == [StreamName("events", "pod-a")]

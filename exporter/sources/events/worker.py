@@ -42,6 +42,9 @@ MAX_SOCKETS = 20_000
 # Names that a bound socket takes from topics and addresses; whoever connects chooses them.
 MAX_STREAMS_A_SOCKET = 1_000
 MAX_FAULTS_SAID = 20
+# One of many publishers at a bound socket that said nothing for so long, while fewer are connected
+# than were heard, has gone for good.
+GONE_SECONDS = 3_600.0
 
 Key = tuple[str, str | None]
 
@@ -51,6 +54,9 @@ class WorkerTracker(EventTracker, Protocol):
 
     def malformed(self, stream: StreamName) -> None:
         """A message was no batch of events."""
+
+    def forget(self, stream: StreamName) -> None:
+        """The stream will not be heard again."""
 
 
 @dataclass
@@ -68,6 +74,7 @@ class _Heard:
 class _Stream:
     follower: Follower
     replays: ReplaySocket | None
+    heard_seconds: float
     faults: set[str] = field(default_factory=set)
 
 
@@ -149,7 +156,10 @@ class EventWorker:
         self._refresh_due = time.monotonic() + REFRESH_SECONDS
         wanted = {one.key: one for one in subscriptions(self._entries, self._targets())}
         for gone in self._heard.keys() - wanted.keys():
-            self._close(self._heard.pop(gone))
+            closed = self._heard.pop(gone)
+            self._close(closed)
+            for name in closed.streams:
+                self._tracker.forget(name)
         for key, subscription in wanted.items():
             if key not in self._heard:
                 self._open(subscription)
@@ -183,11 +193,22 @@ class EventWorker:
         """What time alone brings: replays that do not come, connections that do not come back."""
         for stream in heard.streams.values():
             stream.follower.tick(now)
+        if len(heard.streams) > max(1, heard.listening.connections):
+            self._forget_gone(heard, now)
         if heard.listening.connections:
             heard.without_since = now.seconds
         elif now.seconds - heard.without_since > REOPEN_SECONDS:
             heard.without_since = now.seconds
             self._reopen(heard)
+
+    def _forget_gone(self, heard: _Heard, now: Moment) -> None:
+        """Streams of a bound socket whose publishers left long ago."""
+        for name, stream in list(heard.streams.items()):
+            if now.seconds - stream.heard_seconds > GONE_SECONDS:
+                if stream.replays is not None:
+                    stream.replays.end()
+                del heard.streams[name]
+                self._tracker.forget(name)
 
     def _reopen(self, heard: _Heard) -> None:
         subscription = heard.listening.subscription
@@ -227,7 +248,7 @@ class EventWorker:
                 lambda socket, is_open: self._replay_socket(stream, socket, is_open),
             )  # fmt: skip
         follower = Follower(name, self._tracker, replays, settings.replay_seconds)
-        stream = heard.streams[name] = _Stream(follower, replays)
+        stream = heard.streams[name] = _Stream(follower, replays, time.monotonic())
         self._tracker.connected(name, heard.listening.connections > 0)
         return stream
 
@@ -276,6 +297,7 @@ class EventWorker:
             name = subscription.stream(batch.topic, message.peer)
             stream = self._stream(heard, name, message.peer)
             if stream is not None:
+                stream.heard_seconds = now.seconds
                 stream.follower.live(batch, now)
             elif not heard.refused:
                 heard.refused = True
