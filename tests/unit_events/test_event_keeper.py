@@ -11,10 +11,12 @@ import pytest
 
 from exporter.blocks.rows import BlockReset, BlockStream, Drained, UsedPrefix
 from exporter.sources.events import keeper as keeper_module
+from exporter.sources.events import touched
 from exporter.sources.events.keeper import BlockKeeper
 from exporter.sources.events.touched import past_rows
 from exporter.sources.intake import Intake
 from exporter.store.store import Store
+from tests.unit_events.publishing import wait_until
 
 AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -25,8 +27,14 @@ class Scripted:
     def __init__(self) -> None:
         self.shown: list[UsedPrefix] = []
         self.drains: list[Drained] = []
+        self.fails_after: int | None = None
+        self.error: Exception | None = None
+        self.failures = 0
 
     def touch(self, rows: Iterable[UsedPrefix]) -> None:
+        if len(self.shown) == self.fails_after and self.error is not None:
+            self.failures += 1
+            raise self.error
         self.shown += rows
 
     def drain(self, now: datetime) -> Drained:
@@ -96,6 +104,43 @@ def test_what_cannot_be_written_is_written_later(
     cursor = store.cursor()
     assert cursor.execute("SELECT blocks FROM block_resets ORDER BY ALL").fetchall() == [(1,), (2,)]
     assert cursor.execute("SELECT last_sequence FROM block_streams").fetchall() == [(5,)]
+
+
+@pytest.mark.parametrize("error", [duckdb.OutOfMemoryException("full"), MemoryError()])
+def test_a_round_that_fails_is_taken_up_where_it_broke_off(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Two of three rows are worked on, then memory is short: the drain is written all the same,
+    and the third row comes with the next round. No row is shown twice."""
+    monkeypatch.setattr(touched, "ROWS_AT_ONCE", 1)
+    tracker = Scripted()
+    keeper = BlockKeeper(store, tracker)
+    ingest(store, *(chained(store, f"r{number}", [number]) for number in (1, 2, 3)))
+    tracker.drains = [Drained(resets=[reset(5)])]
+    tracker.fails_after, tracker.error = 2, error
+    keeper.keep_once()
+    assert store.cursor().execute("SELECT blocks FROM block_resets").fetchall() == [(5,)]
+    ingest(store, chained(store, "later", [4]))
+    tracker.fails_after = None
+    for _ in range(3):
+        keeper.keep_once()
+    assert [list(row.block_hashes or ()) for row in tracker.shown] == [[1], [2], [3], [4]]
+
+
+def test_the_thread_lives_on_when_rows_cannot_be_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "DRAIN_SECONDS", 0.01)
+    tracker = Scripted()
+    keeper = BlockKeeper(store, tracker)
+    ingest(store, chained(store, "a", [1]))
+    tracker.fails_after, tracker.error = 0, duckdb.OutOfMemoryException("full")
+    keeper.start()
+    wait_until(lambda: tracker.failures > 2, "rounds after the first that failed")
+    tracker.fails_after = None
+    wait_until(lambda: tracker.shown, "the row")
+    assert keeper.alive
+    keeper.stop()
 
 
 def test_at_the_end_all_is_in_the_store(store: Store) -> None:

@@ -23,6 +23,8 @@ from exporter.store.store import Store
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 3.0
+# What a full disk or memory may bring; with room again the next round works.
+PASSING = (duckdb.Error, PrefixscopeError, MemoryError)
 
 
 class DrainedTracker(Protocol):
@@ -64,17 +66,22 @@ class BlockKeeper:
         return self._thread.is_alive()
 
     def keep_once(self) -> None:
-        """Show the tracker the new rows and write what it has to say."""
-        for rows in self._rows.take():
-            self._tracker.touch(rows)
+        """Show the tracker the new rows and write what it has to say. What fails is logged, and
+        taken up again with the next round: nothing is lost."""
+        try:
+            for rows in self._rows.take():
+                self._tracker.touch(rows)
+        except PASSING:
+            logger.exception("stored requests could not be shown to the caches; trying again")
+        try:
+            self._keep_told()
+        except PASSING:
+            logger.exception("what KV-cache events told could not be written; trying again")
+
+    def _keep_told(self) -> None:
         drained = self._tracker.drain(datetime.now(UTC))
         self._unwritten = _together(self._unwritten, drained)
-        try:
-            write_drained(self._store, self._unwritten)
-        except (duckdb.Error, PrefixscopeError):
-            # Nothing is lost: it is written with the next round.
-            logger.exception("what KV-cache events told could not be written; trying again")
-            return
+        write_drained(self._store, self._unwritten)
         self._unwritten = Drained()
 
     def _run(self) -> None:

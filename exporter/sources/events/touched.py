@@ -3,6 +3,7 @@ metric pages told of capacity and sleep.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -19,7 +20,10 @@ ROWS_AT_ONCE = 500
 # Chains made with another key tell us nothing.
 _ROWS = f"""SELECT {", ".join(UsedPrefix._fields)} FROM requests
     WHERE hash_scope = 'global' AND hash_key_id = $key_id AND len(block_hashes) > 0"""  # noqa: S608 - our own column names
-_NEW = f"{_ROWS} AND batch > $seen AND batch <= $newest ORDER BY ts"
+_NEW = (
+    f"{_ROWS} AND batch > $seen AND batch <= $newest"
+    " ORDER BY ts, batch, block_hashes OFFSET $shown_rows"
+)
 _SINCE = f"{_ROWS} AND ts >= $since ORDER BY ts"
 
 
@@ -28,19 +32,29 @@ class NewRows:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen = store.last_batch
+        self._seen = self._newest = store.last_batch
+        # Of the batches between these two, where a call was broken off.
+        self._shown_rows = 0
 
     def take(self) -> Iterator[Sequence[UsedPrefix]]:
-        """Those committed since, oldest first, some at a time."""
-        cursor = self._store.cursor()
-        (newest,) = cursor.execute("SELECT max(batch) FROM requests").fetchone() or (None,)
-        if newest is not None and newest > self._seen:
-            span = {"seen": self._seen, "newest": newest, "key_id": self._store.hash_key_id}
-            self._seen = newest
-            cursor.execute(_NEW, span)
-            while rows := cursor.fetchmany(ROWS_AT_ONCE):
-                yield [UsedPrefix._make(row) for row in rows]
-        cursor.close()
+        """Those committed since, oldest first, some at a time. Broken off by an error, the next
+        call goes on behind the last that were worked on."""
+        with closing(self._store.cursor()) as cursor:
+            if self._newest == self._seen:
+                (newest,) = cursor.execute("SELECT max(batch) FROM requests").fetchone() or (None,)
+                self._newest = max(self._seen, newest or 0)
+            if self._newest > self._seen:
+                yield from self._between(cursor)
+                self._seen, self._shown_rows = self._newest, 0
+
+    def _between(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[Sequence[UsedPrefix]]:
+        cursor.execute(_NEW, {
+            "seen": self._seen, "newest": self._newest, "shown_rows": self._shown_rows,
+            "key_id": self._store.hash_key_id,
+        })  # fmt: skip
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            yield [UsedPrefix._make(row) for row in rows]
+            self._shown_rows += len(rows)
 
 
 class _Timed(Protocol):
