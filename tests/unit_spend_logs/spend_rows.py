@@ -43,7 +43,8 @@ def row(number: int, start: datetime | None = None, **changes: object) -> Row:
 
 
 def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+    naive = moment.astimezone(UTC).replace(tzinfo=None)
+    return f"{naive.isoformat(timespec='milliseconds')}Z"
 
 
 def prompts(store: Store, source: str = "litellm") -> list[int]:
@@ -71,5 +72,4 @@ def to_milliseconds(rows: Iterable[Row]) -> list[Row]:
 
 def _rounded(text: str) -> str:
     moment = datetime.fromisoformat(text)
-    return _iso(moment + timedelta(microseconds=-moment.microsecond % 1000 if
-                                   moment.microsecond % 1000 >= 500 else 0)) + "Z"  # fmt: skip
+    return _iso(moment + timedelta(microseconds=500))

@@ -119,7 +119,9 @@ def test_other_types_of_column_say_the_same(
     assert reader.run().accepted == 15
     load(store, rows, "file", format="litellm_spend_logs")
     assert same(store, "litellm", "file")
-    assert (reader.run().accepted, reader.known_rows) == (0, 15)
+    empty.add([row(1, minutes_ago(2))], "kept")
+    assert [reader.run().accepted for _ in range(2)] == [1, 0]
+    assert reader.known_rows == 1
 
 
 def test_a_partitioned_table_is_read(empty: Owner, reader_of: ReaderOf, store: Store) -> None:
@@ -182,12 +184,12 @@ def test_nothing_that_people_wrote_leaves_the_database(owner: Owner, password: s
 
 def test_heavy_columns_stand_in_no_statement(owner: Owner, reader_of: ReaderOf) -> None:
     owner.add([row(1)])
+    before = len(owner.server.log.read_text())
     reader_of(owner).run()
-    said = owner.server.log.read_text().split("statement: BEGIN READ ONLY;")[1:]
-    ours = [text.partition("COMMIT")[0] for text in said if f'FROM "public".{TABLE}' in text]
-    assert len(ours) >= 2
+    said = owner.server.log.read_text()[before:]
+    assert said.count(f'FROM "public".{TABLE}') >= 2
     for column in ("messages", "response", "proxy_server_request"):
-        assert not any(f'"{column}"' in text for text in ours)
+        assert f'"{column}"' not in said
 
 
 def test_a_role_that_may_read_only_the_needed_columns_is_enough(
