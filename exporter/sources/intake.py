@@ -19,7 +19,13 @@ from exporter.sources.formats.mapping import LogFormat, Row
 from exporter.sources.formats.names import with_names
 from exporter.sources.formats.reshape import as_lines
 from exporter.sources.laid_out import LaidOut, is_laid_out
-from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
+from exporter.sources.lines import (
+    BATCH_BYTES,
+    LINE_LIMIT_BYTES,
+    STEP_BYTES,
+    LineBatch,
+    LineReader,
+)
 from exporter.sources.names import SourceNames
 from exporter.sources.zstd_reader import open_zstd
 from exporter.store.append import BatchResult, Stream, append, append_many
@@ -120,9 +126,10 @@ class Intake:
         if log_format.documents:
             stream = as_lines(_named(log_format.documents(stream), name))
         limit = max(self._line_limit_bytes, log_format.line_limit_bytes)
-        reader = LineReader(stream, line_limit_bytes=limit)
         # A transaction must not wait for a pipe or a client: only a file is read inside one.
         patient = origin == "file" and stream.seekable()
+        batch_bytes = STEP_BYTES if patient else BATCH_BYTES
+        reader = LineReader(stream, line_limit_bytes=limit, batch_bytes=batch_bytes)
         batches = _Batches(reader, progress)
         while not batches.ended:
             if patient:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 BATCH_BYTES = 16 << 20
+# Where batches are only steps of a large load: so small that they stay in a processor's cache.
+STEP_BYTES = 2 << 20
 LINE_LIMIT_BYTES = 1 << 20
 # DuckDB hands one record batch to one thread, so a batch is given in several.
 _ROWS_PER_RECORD_BATCH = 8_192

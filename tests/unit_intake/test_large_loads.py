@@ -2,11 +2,13 @@
 
 import io
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from exporter.sources.intake import Intake
+from exporter.sources.lines import STEP_BYTES
 from exporter.store import feed
 from exporter.store.store import Store
 from tests.log_path import NOON, load, requests
@@ -56,9 +58,10 @@ def test_doubtful_rows_are_held_a_bite_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "_ASIDE_BYTES", 1 << 20)
-    load(store, rows(80_000, session="s" * 200, cached_tokens=11))  # more cached than prompt
+    data = rows(80_000, session="s" * 200, cached_tokens=11)  # more cached than prompt
+    load(store, data)
     assert len(requests(store)) == 80_000
-    assert batches(store) == 2  # the file has two blocks of lines, each beyond the bite
+    assert batches(store) == math.ceil(len(data) / STEP_BYTES)  # each step is beyond the bite
 
 
 def test_over_http_each_block_of_lines_is_stored_by_itself(store: Store, tmp_path: Path) -> None:
