@@ -6,12 +6,13 @@ transaction: a crash leaves some prefix of the input. Roll-ups and counters foll
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -240,20 +241,16 @@ class _Append:
             settled.corrected,
             settled.conflicting,
             {},
-            self._flags() if look.flagged else {},
+            look.flags(),
             look.prompt_tokens,
             look.eligible_prompt_tokens,
             look.reported_prompt_tokens,
             look.cached_tokens,
         )
 
-    def _flags(self) -> dict[str, int]:
-        """How many fresh rows carry each flag."""
-        return dict(self.cursor.execute(_COUNT_FLAGS, {"batch": self.fresh.batch}).fetchall())
-
-    def _join(self, sides: list[str] | None, delta: CounterDelta) -> int | None:
+    def _join(self, sides: list[str], delta: CounterDelta) -> int | None:
         """Joins fresh rows with the other side's, if both sides ever wrote; see `join_fresh`."""
-        self.store.sides.update(sides or ())
+        self.store.sides.update(sides)
         if not sides or len(self.store.sides) < 2:
             return None
         window_seconds = self.store.settings.join_window_seconds
@@ -328,10 +325,10 @@ class _Look(NamedTuple):
 
     facts: Facts
     caching_off: bool
-    sides: list[str] | None
+    sides: list[str]
     decode: bool
     kept: int
-    flagged: bool
+    flagged: list[dict[str, Any]] | None
     first_ts: datetime | None
     last_ts: datetime | None
     late_requests: int
@@ -341,10 +338,18 @@ class _Look(NamedTuple):
     reported_prompt_tokens: int
     cached_tokens: int
 
+    def flags(self) -> dict[str, int]:
+        """How many fresh rows carry each flag."""
+        counts: Counter[str] = Counter()
+        for entry in self.flagged or ():
+            for name in entry["key"]:
+                counts[name] += entry["value"]
+        return dict(counts)
+
 
 _LATE = f"NOT ({live.LIVE})"
 _TALLY = f"""
-    count(*), count(flags) > 0, min(ts), max(ts),
+    count(*), map_entries(histogram(flags) FILTER (flags IS NOT NULL)), min(ts), max(ts),
     count(*) FILTER ({_LATE}),
     coalesce(sum(prompt_tokens) FILTER ({_LATE}), 0)::BIGINT,
     coalesce(sum(prompt_tokens), 0)::BIGINT,
@@ -354,10 +359,8 @@ _TALLY = f"""
 
 
 _LOOK = f"""SELECT {identity.FACTS}, {eligibility.ANY_OFF},
-    list(DISTINCT side) FILTER (side IS NOT NULL), {decode.LOOKS_LIKE_DECODE}, {_TALLY}
+    list_distinct([min(side), max(side)]), {decode.LOOKS_LIKE_DECODE}, {_TALLY}
     FROM {identity.FRESH} b"""
-_COUNT_FLAGS = f"""SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM {identity.FRESH})
-    GROUP BY flag"""
 _INSERT_STANDING = """INSERT INTO requests BY NAME SELECT
     * REPLACE ($batch::BIGINT AS batch, $arrived::TIMESTAMP AS arrived) FROM {reading}"""
 _INSERT_CAREFUL = """INSERT INTO requests BY NAME

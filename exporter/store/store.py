@@ -29,7 +29,7 @@ KEY_NAME = "hash.key"
 SCHEMA_VERSION = 1
 
 # Rows and seconds that may gather before roll-ups and counters follow.
-_FOLD_ROWS = 10_000
+_FOLD_ROWS = 50_000
 _FOLD_SECONDS = 1.0
 
 
