@@ -24,6 +24,7 @@ from exporter.sources.names import Names
 from exporter.sources.objects import Prefix
 from exporter.sources.objects_intake import ObjectReader
 from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages, target_name
+from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.spend_logs import Address, is_database_path
 from exporter.sources.spend_logs_intake import SpendLogReader
 from prefixscope.client import Exporter, OpenStore
@@ -82,6 +83,8 @@ def load(
     loaded = Loaded()
     for path in paths:
         try:
+            if isinstance(path, Path):
+                refuse_password(str(path))
             if isinstance(path, str) and is_database_path(path):
                 loaded.logs[str(Address.of(path))] = _load_spend_logs(
                     path, target, source, log_format, names, advance, loaded.failed

@@ -17,7 +17,8 @@ from exporter.errors import PrefixscopeError
 FORMAT_NAME = "litellm_spend_logs"
 DEFAULT_SCHEMA = "public"
 
-_ANY_OF_THEM = re.compile(r"postgres(ql)?:/", re.IGNORECASE)
+# `+asyncpg` and the like name a driver, in the addresses of other programs.
+_ANY_OF_THEM = re.compile(r"postgres(ql)?(\+\w+)?:/", re.IGNORECASE)
 # What the library understands.
 _KNOWN = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
 # What Prisma, LiteLLM's own library, writes into the same addresses; none of it concerns us.

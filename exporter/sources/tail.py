@@ -23,6 +23,7 @@ from exporter.sources.formats import format_named
 from exporter.sources.formats.compile import DEFAULTS
 from exporter.sources.names import SourceNames
 from exporter.sources.objects import ObjectSettings, Prefix, is_object_path
+from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.spend_logs import Address, SpendLogSettings, is_database_path
 from exporter.store import offsets
 from exporter.store.store import Store
@@ -69,6 +70,8 @@ class LogSettings(BaseModel):
                 Prefix.of(path)
             elif is_database_path(path):
                 Address.of(path)
+            else:
+                refuse_password(path)
         except PrefixscopeError as error:
             raise ValueError(str(error)) from error
         return path

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.secrets_in_paths import refuse_password
 from prefixscope.commands import options
 from prefixscope.commands.names import printable
 from prefixscope.init.addresses import USUAL, is_address, look_at_address
@@ -75,6 +76,7 @@ def _look(places: Sequence[str], console: Console) -> Iterator[Found]:
         elif Path(given).exists():
             yield from look_at_path(Path(given))
         else:
+            refuse_password(given)
             yield Remark(
                 given, "there is no such file", "write HOST:PORT or http://… for an address"
             )

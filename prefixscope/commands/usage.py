@@ -9,6 +9,7 @@ from rich.text import Text
 
 from exporter.errors import PrefixscopeError
 from exporter.now import percent
+from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.usage_reports.report import open_buckets
 from prefixscope.client import Exporter, OpenStore, Place, connect
 from prefixscope.commands import options
@@ -26,8 +27,9 @@ def take_usage(given: list[str], asked: Asked, place: Place) -> bool:
         if place.url is None and place.store is None:
             refuse_demo(holder)
         for one in given:
-            messages.print(f"Reading {one} into {holder.where}", style="dim", markup=False)
             try:
+                refuse_password(one)
+                messages.print(f"Reading {one} into {holder.where}", style="dim", markup=False)
                 taken += _take(one, asked, holder, console)
             except PrefixscopeError as error:
                 failed += 1

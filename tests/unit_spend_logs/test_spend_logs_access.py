@@ -231,9 +231,12 @@ def test_a_server_that_goes_away_meanwhile(
         f"postgresql://reader@db/litellm?password={SECRET}",
         f"postgresql://db/litellm?user=reader&PASSWORD={SECRET}",
         f"postgresql://db/litellm?sslpassword={SECRET}",
+        f"postgresql+asyncpg://reader:{SECRET}@db/litellm",
+        f"postgres+psycopg2://reader@db/litellm?password={SECRET}",
     ],
 )
 def test_a_password_in_the_address_is_refused_and_not_repeated(path: str) -> None:
+    assert is_database_path(path)
     with pytest.raises(PrefixscopeError, match="must not hold a password") as refused:
         Address.of(path)
     assert SECRET not in str(refused.value)
@@ -255,6 +258,11 @@ def test_what_is_no_address_is_said_to_be_none(path: str) -> None:
 def test_an_unknown_part_of_an_address_is_named() -> None:
     with pytest.raises(PrefixscopeError, match="unknown part 'sslmod'"):
         Address.of("postgresql://reader@db/litellm?sslmod=require")
+
+
+def test_a_driver_in_the_address_is_left_aside() -> None:
+    address = Address.of("postgresql+asyncpg://reader@db:6432/litellm")
+    assert str(address) == address.dsn() == "postgresql://reader@db:6432/litellm"
 
 
 def test_an_address_is_shown_and_handed_on_without_what_is_not_its() -> None:
