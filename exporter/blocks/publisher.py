@@ -1,7 +1,8 @@
 """One publisher as the tracker keeps it: its place in the stream, its caches, its totals."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from exporter.blocks.ages import Tally
@@ -11,7 +12,12 @@ from exporter.blocks.residency import DEMOTION_WINDOW_SECONDS
 from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream
 from exporter.blocks.snapshot import CacheSnapshot, StreamSnapshot
 from exporter.blocks.tiers import Tiers
+from exporter.blocks.wire import Batch
 from exporter.records import Tier
+
+UNREADABLE = "a batch could not be read"
+_COUNTS = ("batches", "missed_batches", "replayed_batches", "restarts", "unreadable_batches")
+_LAST = ("last_heard", "last_sequence", "last_batch_ts")
 
 
 @dataclass
@@ -37,6 +43,62 @@ class Publisher:
         self.restarts = self.unreadable_batches = 0
         self.is_connected = False
         self._totals: dict[Tier, Totals] = {}
+        # What an earlier run told of this stream, and whether nothing newer was heard yet.
+        self._earlier: BlockStream | None = None
+        self.rebuilds = False
+        self._last_ts = 0.0
+
+    # ------------------------------------------------------------------ what is heard
+
+    def recall(self, earlier: BlockStream | None) -> None:
+        """An earlier run told this of the stream: batches up to there build the state again, and
+        tell nothing. None changes nothing."""
+        if earlier is not None:
+            self._earlier = earlier
+            self.rebuilds = earlier.last_sequence is not None
+
+    def take(self, sequence: int, batch: Batch | None, heard: datetime, replayed: bool) -> None:
+        """A batch whose turn it is; None = it could not be read."""
+        if self.rebuilds and not self._is_known(sequence, batch):
+            self.tell(math.inf if batch is None else batch.ts)
+        self.last_heard = heard
+        if not self.rebuilds:
+            self.first_heard = self.first_heard or heard
+            self.batches += 1
+            self.replayed_batches += replayed
+            self.unreadable_batches += batch is None
+        if batch is None:
+            self.tiers.doubt(UNREADABLE)
+            return
+        self._last_ts = max(self._last_ts, batch.ts)
+        self.tiers.apply(batch, heard)
+
+    def _is_known(self, sequence: int, batch: Batch | None) -> bool:
+        """Another process of the publisher uses the same numbers, but later."""
+        earlier = self._earlier
+        if earlier is None or sequence > (earlier.last_sequence or 0):
+            return False
+        # The store keeps microseconds.
+        latest = 0.0 if earlier.last_batch_ts is None else earlier.last_batch_ts.timestamp() + 1e-5
+        return batch is None or batch.ts <= latest
+
+    def tell(self, ts: float) -> None:
+        """The rebuilding is over: what comes from this moment on was never told."""
+        if not self.rebuilds:
+            return
+        self.tiers.flush()
+        if ts > self._last_ts + DEMOTION_WINDOW_SECONDS:
+            # The earlier run had time to judge what left.
+            self.tiers.decide()
+        self.tiers.forget_counts()
+        self.rebuilds = False
+
+    def restart(self, heard: datetime) -> None:
+        """The publisher's process is another one."""
+        self.tell(heard.timestamp())
+        self.restarts += 1
+        self._last_ts = 0.0
+        self.tiers.restart(heard)
 
     def uncertain(self, tier: Tier = "device") -> str | None:
         """Why a tier's state may be wrong; batches that a replay may still bring are a reason."""
@@ -56,6 +118,8 @@ class Publisher:
 
     def take_minutes(self, replica: str) -> Iterator[BlockMinute]:
         """What happened since the last call, a row for every minute and tier, and forget it."""
+        if self.rebuilds:
+            self.tiers.forget_counts()
         for tier, cache in self.tiers.caches():
             totals = self._totals.setdefault(tier, Totals())
             for minute, tally in sorted(cache.tallies.items()):
@@ -107,6 +171,17 @@ class Publisher:
         self.tiers.resets.clear()
 
     def row(self, replica: str) -> BlockStream:
+        row = self._own_row(replica)
+        earlier = self._earlier
+        if earlier is None:
+            return row
+        counts = {name: getattr(row, name) + getattr(earlier, name) for name in _COUNTS}
+        row = replace(row, first_heard=earlier.first_heard or row.first_heard, **counts)
+        if not self.rebuilds:
+            return row
+        return replace(row, **{name: getattr(earlier, name) for name in _LAST})
+
+    def _own_row(self, replica: str) -> BlockStream:
         return BlockStream(
             source=self.stream.source,
             replica=replica,
@@ -114,6 +189,7 @@ class Publisher:
             first_heard=self.first_heard,
             last_heard=self.last_heard,
             last_sequence=self.order.last,
+            last_batch_ts=datetime.fromtimestamp(self._last_ts, UTC) if self._last_ts else None,
             batches=self.batches,
             missed_batches=self.missed_batches,
             replayed_batches=self.replayed_batches,

@@ -66,7 +66,8 @@ class BlockReset:
 
 @dataclass(frozen=True)
 class BlockStream:
-    """A row of `block_streams`: the last state of a stream."""
+    """A row of `block_streams`: the last state of a stream. `last_batch_ts`: the latest time in
+    a batch of the publisher's present process, by the publisher's clock."""
 
     source: str
     replica: str
@@ -74,6 +75,7 @@ class BlockStream:
     first_heard: datetime | None
     last_heard: datetime | None
     last_sequence: int | None
+    last_batch_ts: datetime | None
     batches: int
     missed_batches: int
     replayed_batches: int

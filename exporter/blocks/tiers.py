@@ -221,6 +221,12 @@ class Tiers:
         for place, cache in enumerate(caches):
             cache.decide(float("inf"), caches[place + 1 :])
 
+    def forget_counts(self) -> None:
+        """What was counted since it was last taken was told before."""
+        for _, cache in self.caches():
+            cache.tallies.clear()
+        self.resets.clear()
+
     # ------------------------------------------------------------------ resets
 
     def _clear(self, ts: float, first: bool) -> None:

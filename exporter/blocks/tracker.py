@@ -10,6 +10,7 @@ import numpy as np
 
 from exporter.blocks.chains import Chains
 from exporter.blocks.contents import Contents, Holding
+from exporter.blocks.known import KnownStreams
 from exporter.blocks.order import Heard, Order, StreamName, digest
 from exporter.blocks.publisher import Publisher
 from exporter.blocks.residency import Residency
@@ -21,7 +22,6 @@ from replay.hashes import HASH_GRAIN_TOKENS, hash_key_id
 
 __all__ = ["Heard", "StreamName", "Tracker"]
 
-UNREADABLE = "a batch could not be read"
 _MOST_BATCHES = 2**62
 SEVERAL_RANKS = "batches of several data-parallel ranks come in one stream"
 
@@ -55,6 +55,13 @@ class Tracker:
         # Base names of replicas of which several ranks were heard.
         self._ranked: set[str] = set()
         self._contents = Contents(self._key_id)
+        self._known = KnownStreams()
+
+    def restore(self, streams: Iterable[BlockStream]) -> None:
+        """What the store has of streams, before any is heard. Batches up to there, which a replay
+        sends again, build the state and are not told again: neither in rows nor in totals."""
+        with self._lock:
+            self._known.remember(streams)
 
     # ------------------------------------------------------------------ from the streams
 
@@ -77,8 +84,7 @@ class Tracker:
             expected = publisher.order.expected
             heard = publisher.order.place(sequence, digest(payload), replayed)
             if heard is Heard.RESTARTED:
-                publisher.restarts += 1
-                publisher.tiers.restart(heard_at)
+                publisher.restart(heard_at)
                 expected, before = 0, None
             if heard in (Heard.REPEATED, Heard.GAP) or publisher.order.last != sequence:
                 return heard
@@ -86,23 +92,23 @@ class Tracker:
                 # A number out of the blue must not outgrow what the store can hold.
                 missed = publisher.missed_batches + sequence - expected
                 publisher.missed_batches = min(missed, _MOST_BATCHES)
-            return self._apply(publisher, payload, heard_at, replayed) or heard
+            return self._apply(publisher, sequence, payload, heard_at, replayed) or heard
 
     def _apply(
-        self, publisher: Publisher, payload: bytes, heard_at: datetime, replayed: bool
+        self,
+        publisher: Publisher,
+        sequence: int,
+        payload: bytes,
+        heard_at: datetime,
+        replayed: bool,
     ) -> Heard | None:
-        publisher.first_heard = publisher.first_heard or heard_at
-        publisher.last_heard = heard_at
-        publisher.batches += 1
-        publisher.replayed_batches += replayed
         try:
             batch = self._decoder.decode(payload)
         except BadBatch:
-            publisher.unreadable_batches += 1
-            publisher.tiers.doubt(UNREADABLE)
+            publisher.take(sequence, None, heard_at, replayed)
             return Heard.UNREADABLE
         self._see_rank(publisher, batch.rank)
-        publisher.tiers.apply(batch, heard_at)
+        publisher.take(sequence, batch, heard_at, replayed)
         return None
 
     def _see_rank(self, publisher: Publisher, rank: int | None) -> None:
@@ -113,6 +119,10 @@ class Tracker:
             return
         publisher.rank = rank
         base = publisher.stream.replica
+        earlier = self._known.of(publisher.stream, rank)
+        publisher.recall(earlier)
+        if earlier is not None and earlier.replica != base:
+            self._ranked.add(base)
         ranks = {each.rank for each in self._publishers.values() if each.stream.replica == base}
         # One rank alone goes by the plain name: its metrics page, too, shows no other.
         if len(ranks - {None}) > 1:
@@ -145,8 +155,7 @@ class Tracker:
         with self._lock:
             publisher = self._publisher(stream)
             publisher.order = Order()
-            publisher.restarts += 1
-            publisher.tiers.restart(heard_at)
+            publisher.restart(heard_at)
 
     def malformed(self, stream: StreamName) -> None:
         """A message came whose number could not be read."""
@@ -165,10 +174,13 @@ class Tracker:
             publisher = self._publishers.pop(stream, None)
             if publisher is not None:
                 self._leaving.append(publisher)
+                self._known.remember([publisher.row(self._name(publisher))])
 
     def _publisher(self, stream: StreamName) -> Publisher:
         if stream not in self._publishers:
-            self._publishers[stream] = Publisher(stream, self._chains, self._live_seconds)
+            made = Publisher(stream, self._chains, self._live_seconds)
+            made.recall(self._known.of(stream, stream.rank))
+            self._publishers[stream] = made
         return self._publishers[stream]
 
     # ------------------------------------------------------------------ from elsewhere

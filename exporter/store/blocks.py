@@ -5,9 +5,10 @@ readers sum, compaction merges. How things stood (`resident_*`, `uncertain`) is 
 heard last. Streams are replaced row by row, resident prefixes as a whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
@@ -50,10 +51,19 @@ def write_drained(store: Store, drained: Drained) -> None:
         _append(cursor, "block_resets", BlockReset, drained.resets)
         _append(cursor, "block_copies", BlockCopies, drained.copies)
         _rename(cursor, drained.streams)
-        _append(cursor, "block_streams", BlockStream, drained.streams, verb="INSERT OR REPLACE")
+        _replace_streams(cursor, drained.streams)
         if drained.prefixes is not None:
             cursor.execute("DELETE FROM resident_prefixes")
             _append(cursor, "resident_prefixes", ResidentPrefix, drained.prefixes)
+
+
+def known_streams(store: Store) -> list[BlockStream]:
+    """What earlier runs heard of every stream: what a replay sends of it again is known."""
+    names = [each.name for each in fields(BlockStream)]
+    cursor = store.cursor()
+    found = cursor.execute(f"SELECT {', '.join(names)} FROM block_streams").fetchall()
+    cursor.close()
+    return [BlockStream(*map(_in_utc, row)) for row in found]
 
 
 def compact(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -98,15 +108,31 @@ def _rename(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -
                 )
 
 
-def _append(
-    cursor: duckdb.DuckDBPyConnection,
-    table: str,
-    kind: type,
-    rows: Sequence[Any],
-    verb: str = "INSERT",
-) -> None:
+def _replace_streams(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -> None:
+    """Of a stream that left and came again within one drain the later row counts."""
+    latest = {(row.source, row.replica, row.model): row for row in streams}
+    with _registered(cursor, BlockStream, list(latest.values())) as batch:
+        cursor.execute(
+            f"""DELETE FROM block_streams AS old USING {batch} AS new
+            WHERE old.source = new.source AND old.replica = new.replica
+                AND old.model IS NOT DISTINCT FROM new.model"""
+        )
+        cursor.execute(f"INSERT INTO block_streams BY NAME SELECT * FROM {batch}")
+
+
+def _append(cursor: duckdb.DuckDBPyConnection, table: str, kind: type, rows: Sequence[Any]) -> None:
     if not rows:
         return
+    with _registered(cursor, kind, rows) as batch:
+        cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {batch}")
+
+
+@contextmanager
+def _registered(
+    cursor: duckdb.DuckDBPyConnection, kind: type, rows: Sequence[Any]
+) -> Iterator[str]:
+    """Rows as a table of that name. An error leaves it to the end of the cursor: in a transaction
+    that was given up nothing can be unregistered."""
     batch = pa.table(
         {
             each.name: pa.array(
@@ -116,10 +142,8 @@ def _append(
         }
     )
     cursor.register("drained_batch", batch)
-    try:
-        cursor.execute(f"{verb} INTO {table} BY NAME SELECT * FROM drained_batch")
-    finally:
-        cursor.unregister("drained_batch")
+    yield "drained_batch"
+    cursor.unregister("drained_batch")
 
 
 def _arrow(name: str, annotation: object) -> pa.DataType:
@@ -141,3 +165,7 @@ def _value(value: object) -> object:
     if isinstance(value, datetime):
         return as_utc(value).replace(tzinfo=None)
     return sorted(value.items()) if isinstance(value, dict) else value
+
+
+def _in_utc(value: Any) -> Any:  # noqa: ANN401 - a column of any type
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value

@@ -238,13 +238,14 @@ CREATE TABLE IF NOT EXISTS block_resets (
     tier VARCHAR NOT NULL, reason VARCHAR NOT NULL, blocks BIGINT NOT NULL
 );
 
--- The last state of every stream of events.
+-- The last state of every stream of events: a row for each (source, replica, model).
 CREATE TABLE IF NOT EXISTS block_streams (
     source VARCHAR NOT NULL, replica VARCHAR NOT NULL, model VARCHAR,
-    first_heard TIMESTAMP, last_heard TIMESTAMP, last_sequence UBIGINT,
+    first_heard TIMESTAMP, last_heard TIMESTAMP,
+    -- Of the batch applied last: its number, and the latest time in a batch by the publisher's clock.
+    last_sequence UBIGINT, last_batch_ts TIMESTAMP,
     batches BIGINT, missed_batches BIGINT, replayed_batches BIGINT, restarts BIGINT,
-    unreadable_batches BIGINT, connected BOOLEAN, uncertain VARCHAR,
-    PRIMARY KEY (source, replica)
+    unreadable_batches BIGINT, connected BOOLEAN, uncertain VARCHAR
 );
 
 -- What was resident at `as_of` (one snapshot, replaced as a whole): the prefixes that hold most.

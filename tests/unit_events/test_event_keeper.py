@@ -88,7 +88,7 @@ def test_what_cannot_be_written_is_written_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker = Scripted()
-    stream = BlockStream("events", "v", None, AT, AT, 5, 6, 0, 0, 0, 0, True, None)
+    stream = BlockStream("events", "v", None, AT, AT, 5, AT, 6, 0, 0, 0, 0, True, None)
     tracker.drains = [Drained(resets=[reset(1)]), Drained(resets=[reset(2)], streams=[stream])]
     keeper = BlockKeeper(store, tracker)
     written = keeper_module.write_drained
