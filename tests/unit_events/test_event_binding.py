@@ -186,3 +186,26 @@ def test_a_target_that_is_scraped_no_more_is_forgotten(monkeypatch: pytest.Monke
     finally:
         hears.stop()
     assert tracker.forgotten == [StreamName("events", "pod-a")]
+
+
+def test_an_engine_that_moved_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a while it is scraped at two addresses; then the old one goes."""
+    monkeypatch.setattr(worker, "REFRESH_SECONDS", 0.1)
+    old, new = (
+        Target(host, f"http://{host}:9/metrics", "pod-a") for host in ("127.0.0.1", "127.0.0.2")
+    )
+    targets = [old, new]
+    port = free_ports(1)
+    publisher = Publisher(f"tcp://127.0.0.2:{port}")
+    tracker, name = ToldTracker(), StreamName("events", "pod-a")
+    settings = EventSettings(endpoint=f"tcp://{{host}}:{port}")
+    hears = worker.EventWorker(tracker, [settings], lambda: targets)
+    hears.start()
+    try:
+        wait_until(lambda: tracker.is_connected.get(name), "the new address")
+        targets[0] = Target("b", "http://127.0.0.3:9/metrics", "pod-b")
+        wait_until(lambda: StreamName("events", "pod-b") in tracker.is_connected, "a later look")
+        assert (tracker.forgotten, tracker.is_connected[name]) == ([], True)
+    finally:
+        hears.stop()
+        publisher.close()

@@ -29,7 +29,7 @@ def test_sequences_are_unsigned_and_most_significant_first() -> None:
 
 def test_replies_of_newer_and_older_publishers() -> None:
     assert replayed_batch([b"", b"topic", FIVE, b"body"]) == Batch(5, b"body", "topic")
-    assert replayed_batch([b"", FIVE, b"body"]) == Batch(5, b"body")
+    assert replayed_batch([b"", FIVE, b"body"]) == Batch(5, b"body", None)
     assert replayed_batch([b"", b"", END_SEQUENCE, b""]) is None
     assert replayed_batch([b"", END_SEQUENCE, b""]) is None
 

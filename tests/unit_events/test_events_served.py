@@ -78,6 +78,23 @@ def test_from_a_publisher_to_the_questions(tmp_path: Path, publisher: Publisher)
         wait_until(lambda: row(exporter.url, "block_streams")["connected"], "the connection")
 
 
+def test_a_publisher_named_by_its_topic_is_counted_once(tmp_path: Path) -> None:
+    """Three blocks are past and three come live: the address never has a name of its own."""
+    made = Publisher(ipc(tmp_path, "e"), ipc(tmp_path, "r"), topic=b"kv@pod-1@llama")
+    try:
+        made.publish(batch(time.time(), stored(1, 2, 3)))
+        with running(settings(tmp_path, replica=None, model=None)) as exporter:
+            wait_until(lambda: row(exporter.url, "block_streams").get("batches") == 1, "the past")
+            made.publish(batch(time.time(), stored(4, 5, 6)))
+            wait_until(lambda: row(exporter.url, "block_streams")["batches"] == 2, "the present")
+            streams = answer(exporter.url, "block_streams")
+            evictions = row(exporter.url, "evictions")
+    finally:
+        made.close()
+    assert [(stream["replica"], stream["model"]) for stream in streams] == [("pod-1", "llama")]
+    assert evictions["stored_blocks"] == 6
+
+
 def test_nothing_secret_is_written(
     tmp_path: Path, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,11 +27,12 @@ class BadFrames(PrefixscopeError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One message: its place in the stream, and the msgpack not yet read."""
+    """One message: its place in the stream, and the msgpack not yet read. `topic` None: a reply
+    of an older publisher does not tell."""
 
     sequence: int
     payload: bytes = field(repr=False)
-    topic: str = ""
+    topic: str | None = None
 
 
 def live_batch(frames: Sequence[bytes]) -> Batch:
@@ -56,7 +57,7 @@ def replayed_batch(frames: Sequence[bytes]) -> Batch | None:
     *topics, sequence, payload = frames[1:]
     if sequence == END_SEQUENCE:
         return None
-    topic = _topic(topics[0]) if topics else ""
+    topic = _topic(topics[0]) if topics else None
     return Batch(_sequence(sequence), _payload(payload), topic)
 
 

@@ -68,6 +68,8 @@ class _Heard:
     streams: dict[StreamName, "_Stream"] = field(default_factory=dict)
     faults: set[str] = field(default_factory=set)
     refused: bool = False
+    # Asks for the past only to learn what topic the publisher has.
+    asking: ReplaySocket | None = None
 
 
 @dataclass
@@ -75,6 +77,14 @@ class _Stream:
     follower: Follower
     replays: ReplaySocket | None
     heard_seconds: float
+    subscription: Subscription
+    peer: str | None
+
+    def is_meant(self, topic: str | None) -> bool:
+        """Whether a reply is of this stream: another publisher may have taken the address."""
+        name = self.follower.stream
+        return topic is None or self.subscription.stream(topic, self.peer) == name
+
     faults: set[str] = field(default_factory=set)
 
 
@@ -95,7 +105,7 @@ class EventWorker:
         self._own_context = context is None
         self._poller = zmq.Poller()
         self._heard: dict[Key, _Heard] = {}
-        self._replies: dict[Socket, _Stream] = {}
+        self._replies: dict[Socket, _Stream | _Heard] = {}
         self._failed: dict[Key, str] = {}
         self._refresh_due = 0.0
         self._stopped = threading.Event()
@@ -128,8 +138,8 @@ class EventWorker:
             while not self._stopped.is_set():
                 self._turn()
         finally:
-            for heard in list(self._heard.values()):
-                self._close(heard)
+            while self._heard:
+                self._close(self._heard.popitem()[1])
             if self._own_context:
                 self._context.term()
 
@@ -145,7 +155,11 @@ class EventWorker:
             if heard.listening.socket in ready:
                 self._take_messages(heard, now)
         for socket in ready & self._replies.keys():
-            self._take_replies(self._replies[socket], now)
+            asked = self._replies[socket]
+            if isinstance(asked, _Stream):
+                self._take_replies(asked, now)
+            else:
+                self._take_name(asked, now)
         for heard in list(self._heard.values()):
             self._look_after(heard, now)
 
@@ -157,8 +171,7 @@ class EventWorker:
         wanted = {one.key: one for one in subscriptions(self._entries, self._targets())}
         for gone in self._heard.keys() - wanted.keys():
             closed = self._heard.pop(gone)
-            self._close(closed)
-            for name in closed.streams:
+            for name in self._close(closed):
                 self._tracker.forget(name)
         for key, subscription in wanted.items():
             if key not in self._heard:
@@ -169,11 +182,10 @@ class EventWorker:
         if listening is None:
             return
         heard = self._heard[subscription.key] = _Heard(listening, time.monotonic())
-        if not subscription.bind:
-            stream = self._stream(heard, subscription.stream("", None), None)
-            if stream and listening.connections:
-                now = Moment(datetime.now(UTC), time.monotonic())
-                stream.follower.connected(True, now)
+        if not subscription.bind and subscription.replica is not None:
+            self._stream(heard, subscription.stream("", None), None)
+        if listening.connections:
+            self._tell_all(heard, True, Moment(datetime.now(UTC), time.monotonic()))
 
     def _listen(self, subscription: Subscription) -> Listening | None:
         """A socket at work, None where that is not possible now."""
@@ -217,16 +229,26 @@ class EventWorker:
         self._unlisten(heard.listening)
         listening = self._listen(subscription)
         if listening is None:
+            self._end_replays(heard)
             del self._heard[subscription.key]
             return
         heard.listening = listening
 
-    def _close(self, heard: _Heard) -> None:
+    def _close(self, heard: _Heard) -> list[StreamName]:
+        """The streams that are heard nowhere now: an engine that moved is, at its new address."""
+        self._end_replays(heard)
+        self._unlisten(heard.listening)
+        elsewhere = {name for other in self._heard.values() for name in other.streams}
+        gone = [name for name in heard.streams if name not in elsewhere]
+        for name in gone:
+            self._tracker.connected(name, False)
+        return gone
+
+    def _end_replays(self, heard: _Heard) -> None:
+        self._end_asking(heard)
         for stream in heard.streams.values():
             if stream.replays is not None:
                 stream.replays.end()
-            self._tracker.connected(stream.follower.stream, False)
-        self._unlisten(heard.listening)
 
     def _unlisten(self, listening: Listening) -> None:
         self._poller.unregister(listening.socket)
@@ -239,26 +261,69 @@ class EventWorker:
         known = heard.streams.get(name)
         if known is not None or len(heard.streams) >= MAX_STREAMS_A_SOCKET:
             return known
+        self._end_asking(heard)
         subscription = heard.listening.subscription
-        settings, endpoint = subscription.settings, subscription.replay_of(peer)
-        replays = None
-        if endpoint is not None:
-            replays = ReplaySocket(
-                self._context, endpoint, settings.max_message_bytes,
-                lambda socket, is_open: self._replay_socket(stream, socket, is_open),
-            )  # fmt: skip
-        follower = Follower(name, self._tracker, replays, settings.replay_seconds)
-        stream = heard.streams[name] = _Stream(follower, replays, time.monotonic())
+        replays = self._replays(subscription, peer, lambda: stream)
+        follower = Follower(name, self._tracker, replays, subscription.settings.replay_seconds)
+        stream = _Stream(follower, replays, time.monotonic(), subscription, peer)
+        heard.streams[name] = stream
         self._tracker.connected(name, heard.listening.connections > 0)
         return stream
 
-    def _replay_socket(self, stream: _Stream, socket: Socket, is_open: bool) -> None:
-        if is_open:
-            self._replies[socket] = stream
-            self._poller.register(socket, zmq.POLLIN)
-        else:
-            del self._replies[socket]
-            self._poller.unregister(socket)
+    def _replays(
+        self,
+        subscription: Subscription,
+        peer: str | None,
+        asker: Callable[[], _Stream | _Heard],
+    ) -> ReplaySocket | None:
+        """Where a publisher's past can be asked for; the replies are `asker`'s. None: nowhere."""
+        endpoint = subscription.replay_of(peer)
+        if endpoint is None:
+            return None
+
+        def changed(socket: Socket, is_open: bool) -> None:
+            if is_open:
+                self._replies[socket] = asker()
+                self._poller.register(socket, zmq.POLLIN)
+            else:
+                del self._replies[socket]
+                self._poller.unregister(socket)
+
+        limit = subscription.settings.max_message_bytes
+        return ReplaySocket(self._context, endpoint, limit, changed)
+
+    # ---------------------------------------------------------------- names
+
+    def _ask_for_a_name(self, heard: _Heard) -> None:
+        """Nothing is heard under a name that the topic may belie: of a publisher that is silent
+        now, the past tells the topic."""
+        self._end_asking(heard)
+        heard.asking = self._replays(heard.listening.subscription, None, lambda: heard)
+        if heard.asking is not None:
+            heard.asking.ask(0)
+
+    def _end_asking(self, heard: _Heard) -> None:
+        if heard.asking is not None:
+            heard.asking.end()
+            heard.asking = None
+
+    def _take_name(self, heard: _Heard, now: Moment) -> None:
+        """The first reply names the stream, which then asks for itself. Replies of older
+        publishers have no topic: the first live message will tell."""
+        assert heard.asking is not None
+        for frames in heard.asking.replies(1):
+            try:
+                batch = replayed_batch(frames)
+            except BadFrames as error:
+                endpoint = heard.listening.subscription.endpoint
+                _say_once(heard.faults, f"replay of {endpoint}: {error}; not taken")
+                continue
+            self._end_asking(heard)
+            if batch is not None and batch.topic is not None:
+                name = heard.listening.subscription.stream(batch.topic, None)
+                stream = self._stream(heard, name, None)
+                assert stream is not None
+                stream.follower.connected(True, now)
 
     # ---------------------------------------------------------------- messages
 
@@ -269,10 +334,17 @@ class EventWorker:
         for won in listening.changes():
             logger.info("events at %s: %s", subscription.endpoint, "connected" if won else "lost")
             if won or not listening.connections:
-                for stream in list(heard.streams.values()):
-                    stream.follower.connected(won, now)
+                self._tell_all(heard, won, now)
             if won and subscription.bind and subscription.replica and listening.connections > 1:
                 self._share_a_name(heard)
+
+    def _tell_all(self, heard: _Heard, is_connected: bool, now: Moment) -> None:
+        for stream in heard.streams.values():
+            stream.follower.connected(is_connected, now)
+        if not is_connected:
+            self._end_asking(heard)
+        elif not heard.streams and not heard.listening.subscription.bind:
+            self._ask_for_a_name(heard)
 
     def _share_a_name(self, heard: _Heard) -> None:
         """Two publishers under one configured name: their numbers would be mixed."""
@@ -294,7 +366,7 @@ class EventWorker:
                 self._fault(heard, str(error), message)
                 continue
             subscription = heard.listening.subscription
-            name = subscription.stream(batch.topic, message.peer)
+            name = subscription.stream(batch.topic or "", message.peer)
             stream = self._stream(heard, name, message.peer)
             if stream is not None:
                 stream.heard_seconds = now.seconds
@@ -310,8 +382,11 @@ class EventWorker:
         """A message of a wrong shape is counted; each kind of fault is told of once a socket."""
         subscription = heard.listening.subscription
         _say_once(heard.faults, f"events at {subscription.endpoint}: {fault}; not taken")
-        if subscription.replica or not subscription.bind:
+        if subscription.replica:
             self._tracker.malformed(subscription.stream("", message.peer))
+        elif not subscription.bind:
+            for name in heard.streams:
+                self._tracker.malformed(name)
 
     def _take_replies(self, stream: _Stream, now: Moment) -> None:
         assert stream.replays is not None
@@ -325,7 +400,7 @@ class EventWorker:
                 continue
             if batch is None:
                 stream.follower.replay_ended(now)
-            else:
+            elif stream.is_meant(batch.topic):
                 stream.follower.replied(batch, now)
 
 
