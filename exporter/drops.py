@@ -5,6 +5,7 @@ The judgement itself is the question `peak_drop`; here it is only asked, bounded
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 DIMENSIONS = ("route", "template", "tenant")
 MOST_SERIES = 20
 TICK_SECONDS = 60.0
+# A judgement older than this is none: an alert must neither stay nor fail to come because of it.
+STALE_SECONDS = 300.0
 SEVERITIES = {"ticket": 1, "page": 2}
 
 
@@ -113,6 +116,7 @@ class DropWatch:
         self._store = store
         self._settings = settings
         self._drops: list[Drop] = []
+        self._judged = 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="drops", daemon=True)
 
@@ -131,16 +135,17 @@ class DropWatch:
         return self._thread.is_alive()
 
     def current(self) -> list[Drop]:
-        """As last judged; none before the first minute is over."""
-        return self._drops
+        """As last judged; none before the first minute is over, or once judging has failed."""
+        return self._drops if time.monotonic() - self._judged < STALE_SECONDS else []
 
     def _run(self) -> None:
         while not self._stopped.wait(_seconds_to_next_minute(datetime.now(UTC))):
             until = datetime.now(UTC).replace(second=0, microsecond=0)
             try:
                 self._drops = judge(self._store.cursor(), self._settings, until)
+                self._judged = time.monotonic()
             except duckdb.Error:
-                _log.exception("drops could not be judged; /metrics shows the last judgement")
+                _log.exception("drops could not be judged; trying again in a minute")
 
 
 def _seconds_to_next_minute(now: datetime) -> float:

@@ -92,8 +92,7 @@ usual AS (
         coalesce(median(moved_ratio), 0) AS moved_ratio,
         coalesce(median(scopes_per_session), 0) AS scopes_per_session,
         coalesce(median(resets), 0) AS resets,
-        median(replicas) AS replicas,
-        list(DISTINCT fingerprint) AS fingerprints
+        list(DISTINCT fingerprint) FILTER (fingerprint IS NOT NULL) AS fingerprints
     FROM facts
     LEFT JOIN pages USING (place, week, model)
     WHERE week > 0 AND reported_tokens >= coalesce(getvariable('min_tokens'), 20000)
@@ -117,7 +116,7 @@ template_usual AS (
         place, model, value, template,
         median(template_facts.hit_ratio) AS hit_ratio,
         sum(template_facts.reported_tokens) / max(history_weeks) AS reported_tokens,
-        list(DISTINCT version) AS versions
+        list(DISTINCT version) FILTER (version IS NOT NULL) AS versions
     FROM template_facts
     JOIN usual USING (place, model, value)
     WHERE week > 0
@@ -143,7 +142,9 @@ parts AS (
         -- Of a handful of requests nothing can be said.
         CASE WHEN now.reported_requests >= 15 THEN ratio(now.hit_ratio, before.hit_ratio) END
             AS kept_ratio,
-        version IS NOT NULL AND NOT list_contains(before.versions, version) AS is_new_version
+        -- A version is new where there were others before: not where none was logged.
+        coalesce(len(before.versions) > 0 AND NOT list_contains(before.versions, version), false)
+            AS is_new_version
     FROM template_facts AS now
     JOIN facts USING (place, week, model, value)
     JOIN usual USING (place, model, value)
@@ -165,19 +166,25 @@ contributors AS (
     GROUP BY ALL
 ),
 
-hours AS MATERIALIZED (FROM drop_hours() WHERE reported_tokens >= coalesce(getvariable('min_tokens'), 20000)),
+hours AS MATERIALIZED (
+    FROM drop_hours(
+        getvariable('by'), getvariable('model'),
+        getvariable('route'), getvariable('template'), getvariable('tenant')
+    )
+    WHERE reported_tokens >= coalesce(getvariable('min_tokens'), 20000)
+),
 
 -- Earlier hours beside each window: those of like load, and all.
 beside AS (
     SELECT
-        facts.place, facts.model, facts.value, hours.* EXCLUDE (model),
+        facts.place, facts.model, facts.value, hours.* EXCLUDE (model, value),
         coalesce(abs(hours.usage_ratio - pages.usage_ratio) <= 0.05, true)
         AND hours.reported_tokens * coalesce(getvariable('window_seconds'), 3600) / 3600
             BETWEEN facts.reported_tokens / 1.4 AND facts.reported_tokens * 1.4 AS alike
     FROM facts
     JOIN windows USING (place, week)
     LEFT JOIN pages USING (place, week, model)
-    JOIN hours ON hours.model = facts.model
+    JOIN hours ON hours.model = facts.model AND hours.value = facts.value
         AND hours.hour >= begins - INTERVAL 28 DAY AND hours.hour < begins - INTERVAL 59 MINUTE
     WHERE week = 0
 ),
@@ -209,9 +216,10 @@ compared AS (
         usual.moved_ratio AS usual_moved_ratio,
         usual.scopes_per_session AS usual_scopes,
         usual.usage_ratio AS usual_usage_ratio, pages.usage_ratio,
-        pages.resets, usual.resets AS usual_resets, pages.replicas, usual.replicas AS usual_replicas,
-        fingerprint IS NOT NULL AND NOT list_contains(usual.fingerprints, fingerprint)
-            AS is_new_model,
+        pages.resets, usual.resets AS usual_resets,
+        coalesce(
+            len(usual.fingerprints) > 0 AND NOT list_contains(usual.fingerprints, fingerprint), false
+        ) AS is_new_model,
         contributors.* EXCLUDE (place, model, value),
         coalesce(hours_alike, 0) >= 12 AS load_is_known,
         CASE
@@ -261,9 +269,7 @@ expected AS (
 causes AS (
     SELECT
         *,
-        coalesce(
-            coverage_ratio < usual_coverage_ratio - 0.2 OR replicas < usual_replicas, false
-        ) AS telemetry_failed,
+        coalesce(coverage_ratio < usual_coverage_ratio - 0.2, false) AS telemetry_failed,
         CASE
             WHEN telemetry_failed THEN 'telemetry'
             WHEN hit_ratio < 0.25 * expected_ratio AND NOT is_new_model THEN 'reuse stopped'
@@ -329,15 +335,9 @@ SELECT
     usual_usage_ratio AS usual_pressure_ratio,
     load_part_ratio, drop_ratio, is_drop, class,
     CASE class
-        WHEN 'telemetry' THEN concat_ws(
-            ', ',
+        WHEN 'telemetry' THEN
             'coverage ' || percent_text(coverage_ratio) || ', usually '
-            || percent_text(usual_coverage_ratio),
-            CASE
-                WHEN replicas < usual_replicas
-                    THEN format('{} replicas were read, usually {}', replicas, usual_replicas::BIGINT)
-            END
-        )
+            || percent_text(usual_coverage_ratio)
         WHEN 'reuse stopped' THEN
             percent_text(hit_ratio) || ' where ' || percent_text(expected_ratio) || ' is expected'
         WHEN 'deploy' THEN 'another model fingerprint than in the weeks before'
@@ -366,7 +366,7 @@ SELECT
     CASE WHEN own_tokens > 0 THEN own_tokens / all_own_tokens END AS contributor_share_ratio,
     hurts,
     CASE
-        WHEN NOT is_drop THEN NULL
+        WHEN is_drop IS NOT TRUE THEN NULL
         WHEN
             hurts AND history_weeks > 0
             AND CASE class

@@ -36,21 +36,8 @@ SELECT
     ends - to_seconds(window_seconds) AS begins
 FROM places, range(5) AS weeks (week);
 
--- From where to where the windows of one week reach: few rows, to keep the joins with windows small.
-CREATE OR REPLACE MACRO drop_spans(since_border, until_border, window_seconds, zone) AS TABLE
-SELECT week, min(begins) AS first_begin, max(ends) AS last_end
-FROM drop_windows(since_border, until_border, window_seconds, zone)
-GROUP BY week;
-
--- Requests of the windows and of their weeks. `moved`: the session's request before it, within the
--- window, was served by another replica.
-CREATE OR REPLACE MACRO drop_requests(
-    dimension, since_border, until_border, window_seconds, zone,
-    wanted_model, wanted_route, wanted_template, wanted_tenant
-) AS TABLE
-SELECT
-    place, windows.week,
-    coalesce(model, '') AS model,
+-- What dimension a question is asked along, '' where it is not; the same for rows and roll-ups.
+CREATE OR REPLACE MACRO drop_value(dimension, model, route, template, tenant) AS
     CASE
         WHEN dimension IS NULL THEN ''
         WHEN dimension = 'model' THEN coalesce(model, '')
@@ -58,12 +45,32 @@ SELECT
         WHEN dimension = 'template' THEN coalesce(template, '')
         WHEN dimension = 'tenant' THEN coalesce(tenant, '')
         ELSE error('unknown dimension ' || dimension)
-    END AS value,
+    END;
+
+-- From where to where the windows of one week reach: few rows, to keep the joins with windows small.
+CREATE OR REPLACE MACRO drop_spans(since_border, until_border, window_seconds, zone) AS TABLE
+SELECT week, min(begins) AS first_begin, max(ends) AS last_end
+FROM drop_windows(since_border, until_border, window_seconds, zone)
+GROUP BY week;
+
+-- Requests of the windows and of their weeks. `moved`: the session's request before it, within the
+-- window, was served by another replica; unknown without a session.
+CREATE OR REPLACE MACRO drop_requests(
+    dimension, since_border, until_border, window_seconds, zone,
+    wanted_model, wanted_route, wanted_template, wanted_tenant
+) AS TABLE
+SELECT
+    place, windows.week,
+    coalesce(model, '') AS model,
+    drop_value(dimension, model, route, template, tenant) AS value,
     coalesce(template, '') AS template, template_version, session, scope,
-    model_fingerprint, turn = 1 AS is_first_turn,
-    replica <> lag(replica) OVER (
-        PARTITION BY place, windows.week, model, session ORDER BY ts, position
-    ) AS moved,
+    model_fingerprint,
+    CASE
+        WHEN session IS NOT NULL
+            THEN replica <> lag(replica) OVER (
+                PARTITION BY place, windows.week, model, session ORDER BY ts, position
+            )
+    END AS moved,
     CASE WHEN ineligible_reason IS NULL THEN prompt_tokens END AS eligible_tokens,
     CASE
         WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason) THEN prompt_tokens
@@ -90,8 +97,7 @@ CREATE OR REPLACE MACRO drop_pages(
 SELECT
     place, windows.week, coalesce(model, '') AS model,
     avg(kv_usage_ratio) AS usage_ratio,
-    count(*) FILTER (reset) AS resets,
-    count(DISTINCT replica) AS replicas
+    count(*) FILTER (reset) AS resets
 FROM engine_own
 JOIN drop_spans(since_border, until_border, window_seconds, zone) AS spans
     ON ts > first_begin AND ts <= last_end
@@ -103,15 +109,23 @@ WHERE
     AND matches(coalesce(model, ''), wanted_model)
 GROUP BY ALL;
 
--- By hour of the last weeks and model: the ratio, KV usage, and how far a ratio of so much traffic
+-- By hour, model and value: the ratio, the model's KV usage, and how far a ratio of so much traffic
 -- strays by chance from the one a week earlier (`stray`: squared difference x harmonic tokens).
-CREATE OR REPLACE MACRO drop_hours() AS TABLE
+CREATE OR REPLACE MACRO drop_hours(
+    dimension, wanted_model, wanted_route, wanted_template, wanted_tenant
+) AS TABLE
 WITH logged AS (
     SELECT
-        date_trunc('hour', minute) AS hour, coalesce(model, '') AS model,
+        hour, coalesce(model, '') AS model,
+        drop_value(dimension, model, route, template, tenant) AS value,
         total(reported_prompt_tokens) AS reported_tokens,
         total(cached_tokens) AS cached_tokens
-    FROM minute_rollup
+    FROM hour_rollup
+    WHERE
+        matches(coalesce(model, ''), wanted_model)
+        AND matches(coalesce(route, ''), wanted_route)
+        AND matches(coalesce(template, ''), wanted_template)
+        AND matches(coalesce(tenant, ''), wanted_tenant)
     GROUP BY ALL
 ),
 
@@ -125,7 +139,7 @@ used AS (
 )
 
 SELECT
-    logged.hour, logged.model, logged.reported_tokens, used.usage_ratio,
+    logged.hour, logged.model, logged.value, logged.reported_tokens, used.usage_ratio,
     ratio(logged.cached_tokens, logged.reported_tokens) AS hit_ratio,
     logged.reported_tokens - logged.cached_tokens AS computed_tokens,
     pow(hit_ratio - ratio(before.cached_tokens, before.reported_tokens), 2)
@@ -133,7 +147,8 @@ SELECT
 FROM logged
 LEFT JOIN used ON used.hour = logged.hour AND used.model = logged.model
 LEFT JOIN logged AS before
-    ON before.hour = logged.hour - INTERVAL 7 DAY AND before.model = logged.model
+    ON before.hour = logged.hour - INTERVAL 7 DAY
+    AND before.model = logged.model AND before.value = logged.value
     AND before.reported_tokens > 0
 WHERE logged.reported_tokens > 0;
 

@@ -42,10 +42,11 @@ def put_request(
     }  # fmt: skip
     _put(cursor, "requests", row)
     if cached_tokens is not None:
-        minute = ts.replace(second=0, microsecond=0)
-        _put(cursor, "minute_rollup", {
-            "minute": minute, "model": row["model"], "reported_prompt_tokens": prompt_tokens,
-            "cached_tokens": cached_tokens,
+        kept = {name: row.get(name) for name in ("model", "route", "template", "tenant")}
+        hour = ts.replace(minute=0, second=0, microsecond=0)
+        _put(cursor, "hour_rollup", {
+            "hour": hour, "reported_prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens,
+            **kept,
         })  # fmt: skip
 
 

@@ -82,7 +82,8 @@ def test_a_fall_within_chance_is_none(table: Table) -> None:
 
 def test_t58_little_traffic_is_not_judged(table: Table) -> None:
     table.hour(MONDAY, 0.0, tokens=10_000)
-    assert table.judge()["is_drop"] is None
+    row = table.judge()
+    assert (row["is_drop"], row["class"], row["severity"]) == (None, None, None)
     assert table.judge(min_tokens=5_000)["is_drop"] is True
     assert table.rows(until=MONDAY + timedelta(hours=5)) == []
 
@@ -250,6 +251,50 @@ def test_an_unusual_pressure_is_told_but_wakes_nobody(table: Table) -> None:
     row = table.judge()
     assert (row["class"], row["severity"]) == ("memory pressure beyond expected", "ticket")
     assert row["evidence"] == "KV usage 90 %, usually 20 %"
+
+
+def test_a_route_is_compared_with_itself() -> None:
+    """Route a always had 0.95 and falls to 0.82, beside a route of 0.65 that makes 0.80 in all."""
+    made = Table()
+    for week, (a, b) in enumerate(((0.96, 0.64), (0.94, 0.66), (0.95, 0.65), (0.95, 0.65)), 1):
+        made.hour(MONDAY - timedelta(weeks=week), a, route="a")
+        made.hour(MONDAY - timedelta(weeks=week), b, route="b")
+    for hour in range(1, 20):
+        made.hour(MONDAY - timedelta(hours=3 * hour), 0.80, route="c")
+    made.hour(MONDAY, 0.82, route="a")
+    made.hour(MONDAY, 0.65, route="b")
+    made.hour(MONDAY, 0.30, route="new")
+    rows = {row["route"]: row for row in made.rows(until=MONDAY + timedelta(hours=1), by="route")}
+    assert rows["a"]["expected_ratio"] == pytest.approx(0.95)
+    assert (rows["a"]["is_drop"], rows["b"]["is_drop"]) == (True, False)
+    assert (rows["new"]["method"], rows["new"]["is_drop"]) == ("none", None)
+
+
+def test_requests_without_sessions_are_no_routing_spread(table: Table) -> None:
+    for place in range(REQUESTS):
+        table.request(MONDAY + timedelta(minutes=place), 2_500, 1_750, replica=f"r{place % 2}")
+    assert table.judge()["class"] != "routing spread"
+
+
+def test_what_begins_to_be_logged_is_not_new() -> None:
+    made = Table()
+    for week, ratio in enumerate(RATIOS, 1):
+        made.hour(MONDAY - timedelta(weeks=week), ratio)
+    made.hour(MONDAY, 0.4, model_fingerprint="w1", template_version="v1")
+    row = made.judge()
+    assert row["is_drop"] is True
+    assert row["class"] == "template version or layout", "by the one template's own fall"
+    assert made.judge(min_requests=41)["severity"] is None
+
+
+def test_fewer_replicas_are_no_drop_by_themselves(table: Table) -> None:
+    for week in range(1, 5):
+        for name in ("r1", "r2"):
+            table.page(MONDAY - timedelta(weeks=week), 0.2, replica=name)
+    table.hour(MONDAY, 0.8)
+    table.page(MONDAY, 0.2, replica="r1")
+    row = table.judge()
+    assert (row["is_drop"], row["class"], row["severity"]) == (False, None, None)
 
 
 def test_every_window_of_a_span_is_judged(table: Table) -> None:
