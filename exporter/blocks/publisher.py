@@ -16,6 +16,8 @@ from exporter.blocks.wire import Batch
 from exporter.records import Tier
 
 UNREADABLE = "a batch could not be read"
+# Numbers out of the blue must not outgrow what the store can hold.
+MOST_BATCHES = 2**62
 _COUNTS = ("batches", "missed_batches", "replayed_batches", "restarts", "unreadable_batches")
 _LAST = ("last_heard", "last_sequence", "last_batch_ts")
 
@@ -175,7 +177,9 @@ class Publisher:
         earlier = self._earlier
         if earlier is None:
             return row
-        counts = {name: getattr(row, name) + getattr(earlier, name) for name in _COUNTS}
+        counts = {
+            name: min(getattr(row, name) + getattr(earlier, name), MOST_BATCHES) for name in _COUNTS
+        }
         row = replace(row, first_heard=earlier.first_heard or row.first_heard, **counts)
         if not self.rebuilds:
             return row

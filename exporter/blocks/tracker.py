@@ -12,7 +12,7 @@ from exporter.blocks.chains import Chains
 from exporter.blocks.contents import Contents, Holding
 from exporter.blocks.known import KnownStreams
 from exporter.blocks.order import Heard, Order, StreamName, digest
-from exporter.blocks.publisher import Publisher
+from exporter.blocks.publisher import MOST_BATCHES, Publisher
 from exporter.blocks.residency import Residency
 from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream, Drained, UsedPrefix
 from exporter.blocks.snapshot import BlocksSnapshot, CacheSnapshot, StreamSnapshot
@@ -22,7 +22,6 @@ from replay.hashes import HASH_GRAIN_TOKENS, hash_key_id
 
 __all__ = ["Heard", "StreamName", "Tracker"]
 
-_MOST_BATCHES = 2**62
 SEVERAL_RANKS = "batches of several data-parallel ranks come in one stream"
 
 
@@ -89,9 +88,8 @@ class Tracker:
             if heard in (Heard.REPEATED, Heard.GAP) or publisher.order.last != sequence:
                 return heard
             if before is not None:
-                # A number out of the blue must not outgrow what the store can hold.
                 missed = publisher.missed_batches + sequence - expected
-                publisher.missed_batches = min(missed, _MOST_BATCHES)
+                publisher.missed_batches = min(missed, MOST_BATCHES)
             return self._apply(publisher, sequence, payload, heard_at, replayed) or heard
 
     def _apply(

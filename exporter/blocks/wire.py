@@ -8,7 +8,7 @@ that are not declared never become objects: prompts stay bytes unless they are a
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -26,6 +26,9 @@ _LOW_64 = 2**64 - 1
 _LATEST_SECONDS = 2.0**33  # in the year 2242
 
 Hash = int | bytes
+# Far above any engine's, and low enough for every sum of tokens to stay a number the store holds.
+BlockSize = Annotated[int, msgspec.Meta(le=2**24)]
+GroupIndex = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class BadBatch(PrefixscopeError):
@@ -37,7 +40,7 @@ class Removed(msgspec.Struct, tag="BlockRemoved", gc=False):
 
     block_hashes: list[Hash]
     medium: str | None = None
-    group_idx: int | None = None
+    group_idx: GroupIndex | None = None
 
 
 class Cleared(msgspec.Struct, tag="AllBlocksCleared", gc=False):
@@ -52,10 +55,10 @@ class Stored(msgspec.Struct, tag="BlockStored", gc=False):
     """
 
     block_hashes: list[Hash]
-    block_size: int
+    block_size: BlockSize
     parent_block_hash: Hash | None = None
     medium: str | None = None
-    group_idx: int | None = None
+    group_idx: GroupIndex | None = None
     kv_cache_spec_kind: str | None = None
 
 
@@ -83,12 +86,12 @@ class _StoredRow(msgspec.Struct, tag="BlockStored", array_like=True, gc=False):
     block_hashes: list[Hash]
     parent_block_hash: Hash | None
     token_ids: msgspec.Raw
-    block_size: int
+    block_size: BlockSize
     lora_id: msgspec.Raw = msgspec.Raw()
     medium: str | None = None
     lora_name: msgspec.Raw = msgspec.Raw()
     extra_keys: msgspec.Raw = msgspec.Raw()
-    group_idx: int | None = None
+    group_idx: GroupIndex | None = None
     kv_cache_spec_kind: str | None = None
 
 
@@ -96,12 +99,12 @@ class _StoredTokensRow(msgspec.Struct, tag="BlockStored", array_like=True, gc=Fa
     block_hashes: list[Hash]
     parent_block_hash: Hash | None
     token_ids: list[int | list[int]]
-    block_size: int
+    block_size: BlockSize
     lora_id: int | str | None = None
     medium: str | None = None
     lora_name: str | None = None
     extra_keys: list[Any] | None = None
-    group_idx: int | None = None
+    group_idx: GroupIndex | None = None
     kv_cache_spec_kind: str | None = None
 
 

@@ -5,6 +5,7 @@ readers sum, compaction merges. How things stood (`resident_*`, `uncertain`) is 
 heard last. Streams are replaced row by row, resident prefixes as a whole.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -24,6 +25,8 @@ from exporter.blocks.rows import (
 )
 from exporter.store.store import Store
 from queries.times import as_utc
+
+logger = logging.getLogger(__name__)
 
 _HISTOGRAM = pa.map_(pa.int32(), pa.int64())
 _ARROW: dict[str, pa.DataType] = {
@@ -133,7 +136,36 @@ def _registered(
 ) -> Iterator[str]:
     """Rows as a table of that name. An error leaves it to the end of the cursor: in a transaction
     that was given up nothing can be unregistered."""
-    batch = pa.table(
+    cursor.register("drained_batch", _arrow_table(kind, rows))
+    yield "drained_batch"
+    cursor.unregister("drained_batch")
+
+
+def _arrow_table(kind: type, rows: Sequence[Any]) -> pa.Table:
+    """The types are those of the columns: what the store could not hold shows here. Such rows are
+    left out and told of, for they would keep all others from being written for ever."""
+    try:
+        return _columns(kind, rows)
+    except (ValueError, OverflowError):
+        fitting = [row for row in rows if _fits(kind, row)]
+        return _columns(kind, fitting)
+
+
+def _fits(kind: type, row: Any) -> bool:  # noqa: ANN401 - a row of any table
+    for each in fields(kind):
+        try:
+            pa.array([_value(getattr(row, each.name))], _arrow(each.name, each.type))
+        except (ValueError, OverflowError):
+            logger.error(
+                "a row of %s of %s is left out: the store cannot hold its %s",
+                kind.__name__, ascii(getattr(row, "replica", None)), each.name,
+            )  # fmt: skip
+            return False
+    return True
+
+
+def _columns(kind: type, rows: Sequence[Any]) -> pa.Table:
+    return pa.table(
         {
             each.name: pa.array(
                 [_value(getattr(row, each.name)) for row in rows], _arrow(each.name, each.type)
@@ -141,15 +173,14 @@ def _registered(
             for each in fields(kind)
         }
     )
-    cursor.register("drained_batch", batch)
-    yield "drained_batch"
-    cursor.unregister("drained_batch")
 
 
 def _arrow(name: str, annotation: object) -> pa.DataType:
     """The Arrow type of a field, by its annotation."""
     if name in _UNSIGNED:
         return pa.uint64()
+    if name == "block_size":
+        return pa.int32()
     text = annotation if isinstance(annotation, str) else _named(annotation)
     return _ARROW[text.removesuffix(" | None")]
 

@@ -1,13 +1,15 @@
 """What the store keeps of the blocks, and what it must never keep."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
-from exporter.blocks.order import StreamName
+from exporter.blocks.order import Heard, StreamName
 from exporter.blocks.rows import Drained
 from exporter.blocks.tracker import Tracker
 from exporter.store.blocks import write_drained
@@ -119,6 +121,49 @@ def test_numbers_out_of_the_blue_are_kept_and_shown(store: Store) -> None:
         (True, 2**64 - 1)
     ]
     assert rows(store, "SELECT resident_blocks, resident_tokens FROM block_minutes") == [(3, 48)]
+
+
+def test_a_batch_of_odd_numbers_keeps_no_other_stream_from_the_store(store: Store) -> None:
+    tracker = Tracker(store.key, chains=False)
+    other = StreamName("events", "other")
+    for number, size in enumerate([2**24, 2**24 + 1, 2**31, 2**62]):
+        body = payload([stored([number], block_size=size)])
+        heard = tracker.hear(STREAM, number, body, moment(0))
+        assert heard is (Heard.UNREADABLE if number else Heard.APPLIED)
+    tracker.hear(other, 0, payload([stored([1, 2])]), moment(0))
+    write_drained(store, tracker.drain(moment(1)))
+    assert rows(store, "SELECT replica, stored_blocks FROM block_minutes ORDER BY ALL") == [
+        ("other", 2), ("pod", 1),
+    ]  # fmt: skip
+    assert rows(store, "SELECT unreadable_batches FROM block_streams ORDER BY replica") == [
+        (0,), (3,)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("block_size", 2**31), ("stored_blocks", 2**63), ("replica", "\ud800")],
+)
+def test_a_row_the_store_cannot_hold_is_left_out_and_told_of(
+    store: Store, caplog: pytest.LogCaptureFixture, field: str, value: object
+) -> None:
+    listener = Listener()
+    listener.hear(stored([1]))
+    drained = listener.tracker.drain(moment(1))
+    odd = replace(drained.minutes[0], **{field: value})
+    write_drained(store, replace(drained, minutes=[*drained.minutes, odd]))
+    assert rows(store, "SELECT replica, stored_blocks FROM block_minutes") == [("pod", 1)]
+    assert f"cannot hold its {field}" in caplog.text
+    assert str(2**31) not in caplog.text
+
+
+def test_what_really_failed_is_what_is_said(store: Store) -> None:
+    listener = Listener()
+    listener.hear(stored([1]))
+    with store.write() as cursor:
+        cursor.execute("ALTER TABLE block_minutes DROP COLUMN tier")
+    with pytest.raises(duckdb.BinderException, match="tier"):
+        write_drained(store, listener.tracker.drain(moment(1)))
 
 
 def test_what_was_told_before_a_second_rank_was_heard_goes_by_its_name_afterwards(

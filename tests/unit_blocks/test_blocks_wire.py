@@ -16,7 +16,14 @@ from exporter.blocks.wire import (
     unsigned,
     unsigned_hash,
 )
-from tests.unit_blocks.event_streams import CLEARED, captured, needs_captures, removed, stored
+from tests.unit_blocks.event_streams import (
+    CLEARED,
+    captured,
+    needs_captures,
+    payload,
+    removed,
+    stored,
+)
 
 TOKENS = [11, 12, 13, 14]
 
@@ -231,3 +238,26 @@ def test_frames_of_a_real_engine_have_what_the_capture_decoded(scenario: str) ->
     # Counted in kv-events.decoded.jsonl.
     expected = {"main": (436, 0, 1), "evict": (779, 709, 0)}[scenario]
     assert tuple(counts.values()) == expected
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"block_size": 2**24 + 1}, {"block_size": 2**31}, {"block_size": 2**62},
+        {"group_idx": -1}, {"group_idx": 2**31}, {"group_idx": 2**63},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_size_or_a_group_no_engine_has_is_refused_by_its_field(
+    odd: dict[str, int], tokens: bool
+) -> None:
+    decoder = Decoder(tokens)
+    with pytest.raises(BadBatch, match=next(iter(odd))) as refused:
+        decoder.decode(payload([stored([1], **odd)]))  # type: ignore[arg-type]
+    assert str(next(iter(odd.values()))) not in str(refused.value)
+    if "block_size" in odd:
+        row = ["BlockStored", [1], None, [], odd["block_size"]]
+        with pytest.raises(BadBatch):
+            decoder.decode(payload([row]))
+    assert decoder.decode(payload([stored([1], block_size=2**24, group_idx=0)])).events
