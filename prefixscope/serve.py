@@ -36,6 +36,7 @@ from exporter.sources.scrape import Scraper
 from exporter.sources.spend_logs import is_database_path
 from exporter.sources.spend_logs_follow import SpendLogFollower
 from exporter.sources.tail import LogSettings, Tailer
+from exporter.store.blocks import known_streams
 from exporter.store.counters import Snapshot
 from exporter.store.store import Store
 from prefixscope import __version__
@@ -103,6 +104,7 @@ def running(settings: Settings) -> Iterator[Running]:
         targets = settings.scrape.targets
         live_window = timedelta(seconds=settings.store.live_window_seconds)
         tracker = Tracker(store.key, live_window=live_window)
+        tracker.restore(known_streams(store))
 
         def sampled(samples: Sequence[EngineSample]) -> None:
             totals.add(samples)

@@ -74,8 +74,41 @@ def test_from_a_publisher_to_the_questions(tmp_path: Path, publisher: Publisher)
     assert told == [5, 1, 2]
     assert 'prefixscope_event_stream_up{source="events",replica="live"} 1' in page
     assert state["events_last_ts"] is not None
-    with running(settings(tmp_path)) as exporter:  # the store remembers; the stream is heard anew
-        wait_until(lambda: row(exporter.url, "block_streams")["connected"], "the connection")
+
+
+def counted(url: str) -> dict[str, object]:
+    """What was told until now, from the questions alone."""
+    evictions, stream = row(url, "evictions"), row(url, "block_streams")
+    resets = [(reset["reason"], reset["blocks"]) for reset in answer(url, "block_resets")]
+    names = ("stored", "evicted", "demoted", "promoted", "reset")
+    return {
+        "blocks": [evictions[f"{name}_blocks"] for name in names], "resets": resets,
+        "batches": stream["batches"], "first_heard": stream["first_heard"],
+    }  # fmt: skip
+
+
+def test_restarts_of_the_exporter_count_nothing_again(tmp_path: Path, publisher: Publisher) -> None:
+    """Every start replays all of the past. Then only what is new is counted: what was published
+    while the exporter was away, and what comes live."""
+    now = time.time()
+    for events in ([stored(1, 2, 3)], [removed(2)], [CLEARED, stored(7, 8)], [removed(7)]):
+        publisher.publish(batch(now, *events))
+    told: list[dict[str, object]] = []
+    for batches in (4, 7, 10):
+        with running(settings(tmp_path)) as exporter:
+            if told:
+                publisher.publish(batch(time.time(), stored(20 + batches)))
+            heard = lambda: row(exporter.url, "block_streams").get("batches") == batches  # noqa: E731, B023
+            wait_until(heard, "all batches")
+            told.append(counted(exporter.url))
+        publisher.publish(batch(time.time(), stored(40 + batches), removed(8)))  # nobody listens
+        publisher.publish(batch(time.time(), stored(8)))
+    first, second, third = told
+    assert (first["blocks"], first["resets"]) == ([5, 2, 0, 0, 2], [("clear", 2)])
+    assert second["blocks"] == [5 + 3, 2 + 1, 0, 0, 2]
+    assert third["blocks"] == [5 + 6, 2 + 2, 0, 0, 2]
+    assert second["resets"] == third["resets"] == first["resets"]
+    assert second["first_heard"] == third["first_heard"] == first["first_heard"]
 
 
 def test_a_publisher_named_by_its_topic_is_counted_once(tmp_path: Path) -> None:
