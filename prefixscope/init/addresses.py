@@ -15,7 +15,6 @@ from exporter.sources.discovery import (
     TargetSettings,
 )
 from exporter.sources.prometheus_settings import PrometheusSourceSettings
-from exporter.sources.secrets_in_paths import refuse_password
 from prefixscope.init.found import Found, FoundPrometheus, FoundTarget, Remark
 from prefixscope.recognise import LIMITS, Kind, Seen, engines_behind, recognise
 
@@ -36,8 +35,7 @@ def is_address(given: str) -> bool:
 
 
 def look_at_address(given: str) -> Iterator[Found]:
-    """What is there. Never raises for what answers; PrefixscopeError where it is no address init
-    understands and holds a password."""
+    """What is there. Never raises for what answers."""
     scheme = urlsplit(given).scheme.lower() if "://" in given else "http"
     if scheme in _BUCKETS:
         yield _bucket(given)
@@ -45,7 +43,6 @@ def look_at_address(given: str) -> Iterator[Found]:
     try:
         StaticTarget(url=given)
     except ValueError:
-        refuse_password(given)
         yield Remark(_shown(given), "no address init understands", "write http://HOST:PORT")
         return
     seen = recognise(given)
@@ -69,8 +66,8 @@ _ELSE = "name the engine's own metric page, such as http://HOST:8000/metrics"
 
 
 def _shown(given: str) -> str:
-    """The address without a name and password in it."""
-    return re.sub(r"(?<=//)[^@\s]*@", "", given)
+    """The address without what may be secret in it: a name and password, or a query."""
+    return re.sub(r"(?<=//)[^@\s]*@|\?.*", "", given)
 
 
 def _bucket(given: str) -> Remark:
