@@ -30,7 +30,9 @@ def routes(store: Store, max_body_bytes: int) -> list[Route]:
 
         def taken() -> UsageTaken:
             report = _read(body.unpack(packed, encoding, max_body_bytes))
-            kept = replace_usage(store, report.reporter, report.rows, read_at=report.read_at)
+            kept = replace_usage(
+                store, report.reporter, report.rows, account=report.account, read_at=report.read_at
+            )
             return UsageTaken(rows=kept)
 
         return JSONResponse((await run_sync(taken)).model_dump())

@@ -24,11 +24,13 @@ MOST_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Asked:
-    """What to ask a provider for; a saved report is taken as it is."""
+    """What to ask a provider for; a saved report is taken as it is. `account` is whose it is, where
+    there are several organizations."""
 
     since: datetime
     until: datetime | None = None
     grain: Grain = "1d"
+    account: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,19 @@ def read_reports(
             table, asked.since, asked.until, grain=asked.grain,
             progress=lambda pages: progress(table.title, pages),
         )  # fmt: skip
-        yield Read(table.url, found, found.report(now))
+        yield Read(table.url, found, found.report(now, asked.account))
         return
     text, written = _file(given)
     for found in read_saved(text, given):
-        yield Read(given, found, found.report(min(written or now, now)))
+        yield Read(given, found, found.report(min(written or now, now), asked.account))
 
 
 def hand_over(report: UsageReport, holder: Exporter | OpenStore) -> int:
     """Keep a report in the store, or in that of a running exporter; the number of rows kept."""
     if isinstance(holder, OpenStore):
         return replace_usage(
-            holder.store, report.reporter, report.rows, read_at=report.read_at
+            holder.store, report.reporter, report.rows, account=report.account,
+            read_at=report.read_at,
         )  # fmt: skip
     packed = ZstdCompressor().compress(report.model_dump_json().encode())
     headers = {"Content-Type": "application/json", "Content-Encoding": "zstd"}

@@ -19,9 +19,10 @@ from datetime import UTC, date, datetime, time, timedelta
 from pydantic import ValidationError
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.spend_logs_database import Database
+from exporter.sources.spend_logs_database import Database, DatabaseError
 from exporter.sources.spend_logs_table import Table, find_table
 from exporter.sources.usage_reports.rows import UsageRow
+from exporter.store.bookmarks import keyed
 from exporter.store.provider_usage import replace_usage
 from exporter.store.store import Store
 
@@ -29,6 +30,8 @@ REPORTER = "litellm_daily"
 BY_USER, BY_TEAM = "LiteLLM_DailyUserSpend", "LiteLLM_DailyTeamSpend"
 _UNKNOWN_PROVIDER = "unknown"
 _DAY_SECONDS = 86_400
+_IDENTITY = "SELECT system_identifier::text, current_database()::text FROM pg_control_system()"
+_SIGN_LEFT_OUT = (1 << 64) - 1
 _EVERY = timedelta(hours=1)
 _FIRST_DAYS, _LATER_DAYS = 100, 3
 # What the rows are told apart by, and what is summed; the first versions lack some.
@@ -64,8 +67,15 @@ class DailyTables:
         rows = daily_usage(database, since)
         self._taken = now
         if rows:
-            replace_usage(self._store, REPORTER, rows, window=_window(since, now), read_at=now)
+            replace_usage(
+                self._store, REPORTER, rows, account=self._account(database),
+                window=_window(since, now), read_at=now,
+            )  # fmt: skip
         return len(rows)
+
+    def _account(self, database: Database) -> str:
+        """Which database, in letters that do not say which: the store keeps no address."""
+        return f"{keyed(_identity(database), self._store.key) & _SIGN_LEFT_OUT:016x}"
 
 
 def daily_usage(database: Database, since: date) -> list[UsageRow]:
@@ -80,6 +90,17 @@ def daily_usage(database: Database, since: date) -> list[UsageRow]:
     teams = find_table(database, BY_TEAM)
     rows = database.rows(_query(users, teams), since.isoformat())
     return [_row(dict(row)) for row in rows]
+
+
+def _identity(database: Database) -> str:
+    """The same whatever address leads there, so that nothing is counted twice; where our role
+    may not ask for it, the address without the user."""
+    address = database.address
+    try:
+        [(server, name)] = database.rows(_IDENTITY)
+    except DatabaseError:
+        server, name = address.place.rpartition("@")[2], address.database
+    return f"{server} {name} {address.schema}"
 
 
 def _window(since: date, now: datetime) -> tuple[datetime, datetime]:

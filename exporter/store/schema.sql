@@ -207,7 +207,10 @@ CREATE TABLE IF NOT EXISTS model_prices (
 -- `read_at` is when the report was made: a bucket that ends later was still open. It is compared
 -- with requests and never added to them.
 CREATE TABLE IF NOT EXISTS provider_usage (
-    reporter VARCHAR NOT NULL, day TIMESTAMP NOT NULL, bucket_seconds BIGINT NOT NULL,
+    reporter VARCHAR NOT NULL,
+    -- Which organization or database, where a reporter tells of several.
+    account VARCHAR NOT NULL DEFAULT '',
+    day TIMESTAMP NOT NULL, bucket_seconds BIGINT NOT NULL,
     provider VARCHAR NOT NULL, model VARCHAR, tenant VARCHAR,
     requests BIGINT, prompt_tokens BIGINT NOT NULL, cached_tokens BIGINT,
     cache_write_tokens BIGINT, output_tokens BIGINT, read_at TIMESTAMP NOT NULL

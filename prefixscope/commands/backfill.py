@@ -47,6 +47,13 @@ Usage = Annotated[
     ),
 ]
 UsageGrain = Annotated[Grain, typer.Option(help="Buckets a provider is asked for with --usage.")]
+Account = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="With --usage: which organization's report, where you have several of one provider.",
+    ),
+]
 Every = Annotated[
     float,
     typer.Option(
@@ -101,6 +108,7 @@ def backfill(
     insecure_skip_verify: SkipVerify = False,
     config: Config = None,
     grain: UsageGrain = "1d",
+    account: Account = "",
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
@@ -121,7 +129,8 @@ def backfill(
     if usage:
         if prometheus is not None:
             raise typer.BadParameter("give --prometheus or --usage, not both")
-        if not take_usage(usage, Asked(begin, end if until else None, grain), place):
+        asked = Asked(begin, end if until else None, grain, account)
+        if not take_usage(usage, asked, place):
             raise typer.Exit(1)
         return
     settings = load_settings(config)

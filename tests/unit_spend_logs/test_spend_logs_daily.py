@@ -1,6 +1,7 @@
 """LiteLLM's daily tables: a second account of the same calls, each call once."""
 
 import json
+import uuid
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -11,17 +12,20 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.spend_logs import Address, SpendLogSettings
 from exporter.sources.spend_logs_daily import BY_TEAM, BY_USER, REPORTER, daily_usage
 from exporter.sources.spend_logs_database import Database, DatabaseError
+from exporter.sources.spend_logs_intake import SpendLogReader
 from exporter.sources.usage_reports.rows import UsageRow
 from exporter.store.store import Store
 from tests.log_path import ask, hit_ratio
-from tests.unit_spend_logs.conftest import Owner, ReaderOf
+from tests.unit_spend_logs.conftest import Owner, ReaderOf, make_tables
 from tests.unit_spend_logs.litellm_tables import (
     DAILY_TEAM,
     DAILY_USER,
+    ERAS,
     OLDEST_DAILY_USER,
     Columns,
     create,
 )
+from tests.unit_spend_logs.server import Server
 from tests.unit_spend_logs.spend_rows import RECORDED, recorded, row
 
 DAY = datetime.now(UTC).date()
@@ -119,6 +123,51 @@ def test_a_pass_takes_them_beside_the_rows_and_never_among_them(
     again = store.cursor().execute("SELECT count(*), sum(requests)::BIGINT FROM provider_usage")
     assert again.fetchall() == [(6, 15)]
     assert hit_ratio(store) == before
+
+
+def told(store: Store) -> list[int]:
+    """Prompt tokens of every account that is kept."""
+    query = "SELECT sum(prompt_tokens)::BIGINT FROM provider_usage GROUP BY account ORDER BY 1"
+    return [tokens for (tokens,) in store.cursor().execute(query).fetchall()]
+
+
+@pytest.fixture
+def another(server: Server) -> Owner:
+    """A second database of the same server."""
+    made = Owner(server, f"second_{uuid.uuid4().hex}")
+    Owner(server, "postgres").run(f"CREATE DATABASE {made.database}")
+    make_tables(made, ERAS["2026-11"])
+    return made
+
+
+def test_the_tables_of_two_databases_stand_beside_each_other(
+    owner: Owner, another: Owner, reader_of: ReaderOf, store: Store
+) -> None:
+    for database, tokens in ((owner, 100), (another, 7)):
+        make_daily(database)
+        database.add([daily(prompt_tokens=tokens)], f'"{BY_USER}"')
+        reader_of(database).run()
+    assert told(store) == [7, 100]
+    owner.run(f'UPDATE "{BY_USER}" SET prompt_tokens = 110')
+    reader_of(owner).run()
+    assert told(store) == [7, 110]
+
+
+@pytest.mark.parametrize(("host", "may_ask"), [("localhost", True), ("127.0.0.1", False)])
+def test_a_database_is_one_under_whatever_address_and_source(
+    owner: Owner, reader_of: ReaderOf, store: Store, host: str, may_ask: bool
+) -> None:
+    """By its own identity, or by its address where that may not be asked for."""
+    make_daily(owner)
+    owner.add([daily()], f'"{BY_USER}"')
+    if not may_ask:
+        owner.run("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    reader_of(owner).run()
+    address = owner.server.address(owner.database).replace("127.0.0.1", host)
+    reader = SpendLogReader(store, address, source="again")
+    reader.run()
+    assert reader.problems == []
+    assert told(store) == [100]
 
 
 def test_a_key_of_one_team_is_that_teams(owner: Owner, password: str) -> None:

@@ -12,20 +12,21 @@ from exporter.sources.usage_reports.rows import UsageRow
 from exporter.store.provider_usage import replace_usage
 from exporter.store.retention import retain
 from exporter.store.store import Store
-from tests.log_path import utc
+from tests.log_path import ask, utc
 
 DAY = datetime(2026, 11, 3, tzinfo=UTC)
 
 
 def row(
     tokens: int, *, day: int = 0, hour: int | None = None, model: str | None = "gpt-4o",
-    provider: str = "openai",
+    provider: str = "openai", tenant: str | None = None,
 ) -> UsageRow:  # fmt: skip
     start = DAY + timedelta(days=day, hours=hour or 0)
     seconds = 86_400 if hour is None else 3_600
     return UsageRow(
-        day=start, bucket_seconds=seconds, provider=provider, model=model, prompt_tokens=tokens
-    )
+        day=start, bucket_seconds=seconds, provider=provider, model=model, tenant=tenant,
+        prompt_tokens=tokens,
+    )  # fmt: skip
 
 
 def kept(store: Store) -> list[tuple[object, ...]]:
@@ -70,6 +71,61 @@ def test_reporters_and_providers_are_kept_apart(store: Store) -> None:
         ("litellm_daily", "openai", 95),
         ("openai", "openai", 100),
     ]
+
+
+def test_two_accounts_of_one_reporter_are_kept_apart(store: Store) -> None:
+    """Of each the last word counts, whether it was told by its days or by a window."""
+    window = (DAY, DAY + timedelta(days=2))
+    for account, told in (("one", 100), ("two", 7), ("one", 110), ("two", 9)):
+        replace_usage(store, "openai", [row(told), row(1, day=1)], account=account)
+        replace_usage(store, "litellm_daily", [row(told)], account=account, window=window)
+    found = store.cursor().execute(
+        "SELECT reporter, account, sum(prompt_tokens)::BIGINT FROM provider_usage"
+        " GROUP BY ALL ORDER BY ALL"
+    ).fetchall()  # fmt: skip
+    assert found == [
+        ("litellm_daily", "one", 110), ("litellm_daily", "two", 9),
+        ("openai", "one", 111), ("openai", "two", 10),
+    ]  # fmt: skip
+
+
+def test_two_accounts_are_compared_as_one_reporter(store: Store) -> None:
+    for account, told in (("one", 100), ("two", 7)):
+        replace_usage(store, "openai", [row(told)], account=account)
+    (told_of,) = ask(store, "provider_usage")
+    assert (told_of["reporter"], told_of["prompt_tokens"]) == ("openai", 107)
+
+
+def test_a_report_of_another_organization_does_not_take_the_place_of_one(store: Store) -> None:
+    replace_usage(store, "openai", [row(100, tenant="proj_a"), row(5, tenant="proj_b")])
+    before = kept(store)
+    with pytest.raises(PrefixscopeError, match=r"proj_[ab], this report proj_c.*--account"):
+        replace_usage(store, "openai", [row(7, tenant="proj_c")])
+    assert kept(store) == before
+    replace_usage(store, "openai", [row(7, tenant="proj_c")], account="other")
+    assert tokens(store) == 112
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        [row(110, tenant="proj_a"), row(1, tenant="proj_new")],
+        [row(110, tenant="key_1")],  # grouped by something else
+        [row(110)],  # not grouped
+    ],
+)
+def test_a_report_that_may_be_the_same_organizations_is_taken(
+    store: Store, again: list[UsageRow]
+) -> None:
+    replace_usage(store, "openai", [row(100, tenant="proj_a"), row(5, tenant="proj_b")])
+    replace_usage(store, "openai", again)
+    assert tokens(store) == sum(one.prompt_tokens for one in again)
+
+
+def test_days_that_were_not_told_before_need_no_common_project(store: Store) -> None:
+    replace_usage(store, "openai", [row(100, tenant="proj_a")])
+    replace_usage(store, "openai", [row(7, day=1, tenant="proj_b")])
+    assert tokens(store) == 107
 
 
 def test_a_window_forgets_days_that_left_the_report(store: Store) -> None:

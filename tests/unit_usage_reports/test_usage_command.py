@@ -84,6 +84,23 @@ def test_saved_reports_of_both(cli: Callable[..., Run], tmp_path: Path) -> None:
     assert (again.status, sums(tmp_path / "s")) == (0, OPENAI_SUMS | ANTHROPIC_SUMS)
 
 
+def test_two_organizations_are_told_apart_by_name(cli: Callable[..., Run], tmp_path: Path) -> None:
+    """The second has the figures of the first with projects of its own."""
+    other = tmp_path / "other.json"
+    text = (SAVED / "openai-pages.json").read_text(encoding="utf-8")
+    other.write_text(text.replace("proj_", "proj_other_"), encoding="utf-8")
+    place = ("--store", tmp_path / "s")
+    cli("backfill", "--usage", SAVED / "openai-pages.json", *place)
+    refused = cli("backfill", "--usage", other, *place)
+    assert refused.status == 1
+    assert "is it another organization's?" in refused.err
+    assert sums(tmp_path / "s") == OPENAI_SUMS
+    for _ in range(2):
+        taken = cli("backfill", "--usage", other, "--account", "other", *place)
+        assert taken.status == 0, taken.err
+    assert sums(tmp_path / "s") == {"openai": (2 * 237_444, 2 * 104_448)}
+
+
 def test_the_time_of_the_file_tells_which_bucket_was_open(
     cli: Callable[..., Run], tmp_path: Path
 ) -> None:

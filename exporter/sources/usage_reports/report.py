@@ -28,6 +28,9 @@ class UsageReport(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reporter: str = Field(min_length=1, max_length=100)
+    account: str = Field(
+        "", max_length=100, description="which organization, where there are several"
+    )
     read_at: AwareDatetime
     rows: tuple[UsageRow, ...]
 
@@ -51,10 +54,12 @@ class Gathered:
         self.odd += page.odd
         self.unfinished = page.more
 
-    def report(self, read_at: datetime) -> UsageReport:
+    def report(self, read_at: datetime, account: str = "") -> UsageReport:
         """All rows, oldest bucket first."""
         rows = tuple(row for key in sorted(self.buckets) for row in self.buckets[key])
-        return UsageReport(reporter=self.table.provider, read_at=read_at, rows=rows)
+        return UsageReport(
+            reporter=self.table.provider, account=account, read_at=read_at, rows=rows
+        )
 
 
 def read_saved(text: bytes, name: str) -> list[Gathered]:
