@@ -56,4 +56,6 @@ SELECT
 FROM counted
 LEFT JOIN sizes ON sizes.model = named
 LEFT JOIN kv_geometry AS g ON g.model = named
+-- A model of which nothing is resident any more has a last row of zeros.
+WHERE resident_blocks > 0
 ORDER BY named, tier, replica_b IS NOT NULL, shared_blocks DESC NULLS LAST, replica_a, replica_b;

@@ -63,7 +63,8 @@ class Contents:
         self._key_id = key_id
         self._uses: deque[Use] = deque(maxlen=_REMEMBERED_REQUESTS)
         self._hashes = 0
-        self._minute: datetime | None = None
+        # Models and tiers that held something at the last look.
+        self._told: set[tuple[str | None, str]] = set()
         self._looked: datetime | None = None
         self._changed = False
         self.copies: dict[str, tuple[int, int]] | None = None
@@ -95,22 +96,24 @@ class Contents:
     def look_through(
         self, holdings: Sequence[Holding], uses: Sequence[Use], now: datetime
     ) -> tuple[list[BlockCopies], list[ResidentPrefix]]:
-        """Copies, the first time in each minute, and prefixes."""
+        """Copies, which stand for the minute until the next look, and prefixes. Of a model and
+        tier that holds nothing any more, that is said once."""
         self._looked, minute = now, now.replace(second=0, microsecond=0)
         self._changed = False
         copies: list[BlockCopies] = []
         prefixes: list[ResidentPrefix] = []
         found: dict[str, tuple[int, int]] = {}
+        told: set[tuple[str | None, str]] = set()
         for model, tier, group in _by_model_and_tier(holdings):
             rows = list(_copies(minute, model, tier, group))
             if tier == "device":
                 found[model or ""] = (rows[0].unique_blocks, rows[0].resident_blocks)
             copies += rows
+            told.add((model, tier))
             prefixes += self._prefixes(now, model, tier, group, uses)
-        self.copies = found
-        if minute == self._minute:
-            return [], prefixes
-        self._minute = minute
+        for model, tier in self._told - told:
+            copies.append(BlockCopies(minute, model, tier, None, None, 0, 0, None))
+        self.copies, self._told = found, told
         return copies, prefixes
 
     def _prefixes(

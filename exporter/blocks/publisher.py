@@ -48,6 +48,7 @@ class Publisher:
         # What an earlier run told of this stream, and whether nothing newer was heard yet.
         self._earlier: BlockStream | None = None
         self.rebuilds = False
+        self._stood: dict[Tier, int] = {}
         self._last_ts = 0.0
 
     # ------------------------------------------------------------------ what is heard
@@ -129,6 +130,24 @@ class Publisher:
                     totals.tally.merge(tally)
                 yield self._minute(replica, tier, minute, tally)
             cache.tallies.clear()
+
+    def stand(self, replica: str, now: datetime) -> Iterator[BlockMinute]:
+        """How the caches stand at this moment, where the store does not know yet: built again from
+        what was told before, they have told nothing."""
+        for tier, cache in self.tiers.caches():
+            if self._stood.get(tier) != cache.resident_blocks:
+                self._stood[tier] = cache.resident_blocks
+                yield self._nothing(replica, tier, now, cache.resident_blocks)
+
+    def end(self, replica: str, now: datetime) -> Iterator[BlockMinute]:
+        """Nobody will tell of the caches any more: from this moment on they hold nothing."""
+        for tier, _ in self.tiers.caches():
+            yield replace(self._nothing(replica, tier, now, 0), uncertain=None)
+
+    def _nothing(self, replica: str, tier: Tier, now: datetime, resident: int) -> BlockMinute:
+        """A row in which nothing happened."""
+        tally = Tally(resident_blocks=resident, heard=now)
+        return self._minute(replica, tier, int(now.timestamp() // 60), tally)
 
     def _minute(self, replica: str, tier: Tier, minute: int, tally: Tally) -> BlockMinute:
         size = self.tiers.block_size(tier)

@@ -122,8 +122,8 @@ class BlockCopies:
 class Drained:
     """What happened since the last drain, and how things stand now.
 
-    `minutes`, `resets` and `copies` are added, `streams` replace their rows, `prefixes` replace
-    the whole table (None = as before).
+    `minutes` and `resets` are added, `streams` and `copies` (those of their minute) replace their
+    rows, `prefixes` replace the whole table (None = as before).
     """
 
     minutes: Sequence[BlockMinute] = ()

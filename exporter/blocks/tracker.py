@@ -257,10 +257,15 @@ class Tracker:
             leaving, self._leaving = self._leaving, []
             for publisher in (*leaving, *self._publishers.values()):
                 replica = self._name(publisher)
+                has_left = publisher in leaving
                 publisher.tiers.flush()
-                if publisher in leaving or publisher.is_quiet(now):
+                if has_left or publisher.is_quiet(now):
                     publisher.tiers.decide()
                 minutes += publisher.take_minutes(replica)
+                if has_left and publisher.stream not in self._publishers:
+                    minutes += publisher.end(replica, now)
+                elif not has_left and publisher.rebuilds and publisher.is_quiet(now):
+                    minutes += publisher.stand(replica, now)
                 resets += publisher.take_resets(replica)
                 streams.append(publisher.row(replica))
             drained, changed = Drained(minutes, resets, streams), bool(minutes or leaving)

@@ -2,7 +2,7 @@
 
 `block_minutes` is additive like the roll-ups: a drain appends what happened since the one before,
 readers sum, compaction merges. How things stood (`resident_*`, `uncertain`) is the row's that was
-heard last. Streams are replaced row by row, resident prefixes as a whole.
+heard last. Streams are replaced row by row, copies by their minute, resident prefixes as a whole.
 """
 
 import logging
@@ -52,7 +52,7 @@ def write_drained(store: Store, drained: Drained) -> None:
     with store.write() as cursor:
         _append(cursor, "block_minutes", BlockMinute, drained.minutes)
         _append(cursor, "block_resets", BlockReset, drained.resets)
-        _append(cursor, "block_copies", BlockCopies, drained.copies)
+        _replace_copies(cursor, drained.copies)
         _rename(cursor, drained.streams)
         _replace_streams(cursor, drained.streams)
         if drained.prefixes is not None:
@@ -113,6 +113,8 @@ def _rename(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -
 
 def _replace_streams(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -> None:
     """Of a stream that left and came again within one drain the later row counts."""
+    if not streams:
+        return
     latest = {(row.source, row.replica, row.model): row for row in streams}
     with _registered(cursor, BlockStream, list(latest.values())) as batch:
         cursor.execute(
@@ -121,6 +123,26 @@ def _replace_streams(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockS
                 AND old.model IS NOT DISTINCT FROM new.model"""
         )
         cursor.execute(f"INSERT INTO block_streams BY NAME SELECT * FROM {batch}")
+
+
+def _replace_copies(cursor: duckdb.DuckDBPyConnection, copies: Sequence[BlockCopies]) -> None:
+    """The last look in a minute stands for it. Every look begins with the fleet's row."""
+    if not copies:
+        return
+    looks: dict[tuple[datetime, str | None, str], list[BlockCopies]] = {}
+    for row in copies:
+        key = (row.minute, row.model, row.tier)
+        if row.replica_b is None:
+            looks[key] = []
+        looks[key].append(row)
+    rows = [row for look in looks.values() for row in look]
+    with _registered(cursor, BlockCopies, rows) as batch:
+        cursor.execute(
+            f"""DELETE FROM block_copies AS old USING {batch} AS new
+            WHERE old.minute = new.minute AND old.tier = new.tier
+                AND old.model IS NOT DISTINCT FROM new.model"""
+        )
+        cursor.execute(f"INSERT INTO block_copies BY NAME SELECT * FROM {batch}")
 
 
 def _append(cursor: duckdb.DuckDBPyConnection, table: str, kind: type, rows: Sequence[Any]) -> None:
