@@ -9,7 +9,7 @@ from exporter.blocks.ages import Tally
 from exporter.blocks.chains import Chains
 from exporter.blocks.order import Order, StreamName
 from exporter.blocks.residency import DEMOTION_WINDOW_SECONDS
-from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream
+from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream, Renamed
 from exporter.blocks.snapshot import CacheSnapshot, StreamSnapshot
 from exporter.blocks.tiers import Tiers
 from exporter.blocks.wire import Batch
@@ -48,6 +48,8 @@ class Publisher:
         # What an earlier run told of this stream, and whether nothing newer was heard yet.
         self._earlier: BlockStream | None = None
         self.rebuilds = False
+        # The name its rows have in the store.
+        self._known_as: str | None = None
         self._stood: dict[Tier, int] = {}
         self._last_ts = 0.0
 
@@ -57,7 +59,7 @@ class Publisher:
         """An earlier run told this of the stream: batches up to there build the state again, and
         tell nothing. None changes nothing."""
         if earlier is not None:
-            self._earlier = earlier
+            self._earlier, self._known_as = earlier, earlier.replica
             self.rebuilds = earlier.last_sequence is not None
 
     def take(self, sequence: int, batch: Batch | None, heard: datetime, replayed: bool) -> None:
@@ -190,6 +192,12 @@ class Publisher:
                 blocks=reset.blocks,
             )
         self.tiers.resets.clear()
+
+    def take_renamed(self, replica: str) -> Iterator[Renamed]:
+        """The name its rows had until now, where that was another one."""
+        if self._known_as not in (None, replica):
+            yield Renamed(self.stream.source, self.stream.model, str(self._known_as), replica)
+        self._known_as = replica
 
     def row(self, replica: str) -> BlockStream:
         row = self._own_row(replica)

@@ -118,16 +118,28 @@ class BlockCopies:
     shared_blocks: int | None
 
 
+class Renamed(NamedTuple):
+    """A stream goes by another name from now on: several ranks of its replica are heard. What was
+    told of it before is to be found under the new name."""
+
+    source: str
+    model: str | None
+    before: str
+    now: str
+
+
 @dataclass(frozen=True)
 class Drained:
     """What happened since the last drain, and how things stand now.
 
     `minutes` and `resets` are added, `streams` and `copies` (those of their minute) replace their
-    rows, `prefixes` replace the whole table (None = as before).
+    rows, `prefixes` replace the whole table (None = as before). `renamed` comes after `minutes`
+    and `resets`, which may have the name before.
     """
 
     minutes: Sequence[BlockMinute] = ()
     resets: Sequence[BlockReset] = ()
     streams: Sequence[BlockStream] = ()
+    renamed: Sequence[Renamed] = ()
     copies: Sequence[BlockCopies] = ()
     prefixes: Sequence[ResidentPrefix] | None = field(default=None)

@@ -14,7 +14,7 @@ from exporter.blocks.known import KnownStreams
 from exporter.blocks.order import Heard, Order, StreamName, digest
 from exporter.blocks.publisher import MOST_BATCHES, Publisher
 from exporter.blocks.residency import Residency
-from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream, Drained, UsedPrefix
+from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream, Drained, Renamed, UsedPrefix
 from exporter.blocks.snapshot import BlocksSnapshot, CacheSnapshot, StreamSnapshot
 from exporter.blocks.wire import BadBatch, Decoder
 from exporter.records import EngineSample, Tier
@@ -254,6 +254,7 @@ class Tracker:
             minutes: list[BlockMinute] = []
             resets: list[BlockReset] = []
             streams: list[BlockStream] = []
+            renamed: list[Renamed] = []
             leaving, self._leaving = self._leaving, []
             for publisher in (*leaving, *self._publishers.values()):
                 replica = self._name(publisher)
@@ -267,8 +268,9 @@ class Tracker:
                 elif not has_left and publisher.rebuilds and publisher.is_quiet(now):
                     minutes += publisher.stand(replica, now)
                 resets += publisher.take_resets(replica)
+                renamed += publisher.take_renamed(replica)
                 streams.append(publisher.row(replica))
-            drained, changed = Drained(minutes, resets, streams), bool(minutes or leaving)
+            drained, changed = Drained(minutes, resets, streams, renamed), bool(minutes or leaving)
             blocks = sum(cache.distinct_blocks for _, _, cache in self._caches())
             if self._chains is None or not self._contents.is_due(blocks, changed, now):
                 return drained

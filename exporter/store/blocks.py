@@ -21,6 +21,7 @@ from exporter.blocks.rows import (
     BlockReset,
     BlockStream,
     Drained,
+    Renamed,
     ResidentPrefix,
 )
 from exporter.store.store import Store
@@ -52,8 +53,8 @@ def write_drained(store: Store, drained: Drained) -> None:
     with store.write() as cursor:
         _append(cursor, "block_minutes", BlockMinute, drained.minutes)
         _append(cursor, "block_resets", BlockReset, drained.resets)
+        _rename(cursor, drained.renamed)
         _replace_copies(cursor, drained.copies)
-        _rename(cursor, drained.streams)
         _replace_streams(cursor, drained.streams)
         if drained.prefixes is not None:
             cursor.execute("DELETE FROM resident_prefixes")
@@ -94,21 +95,15 @@ def compact(cursor: duckdb.DuckDBPyConnection) -> None:
     cursor.execute("INSERT INTO block_minutes BY NAME SELECT * FROM merged")
 
 
-def _rename(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -> None:
-    """Gives what a stream told before a second rank of its replica was heard the name it has
-    since."""
-    for stream in streams:
-        before = {"source": stream.source, "before": stream.replica.rpartition("/")[0]}
-        gone = cursor.execute(
-            "DELETE FROM block_streams WHERE source = $source AND replica = $before", before
-        ).fetchone()
-        if gone and gone[0]:
-            for table in ("block_minutes", "block_resets"):
-                cursor.execute(
-                    f"UPDATE {table} SET replica = $now"
-                    " WHERE source = $source AND replica = $before",
-                    before | {"now": stream.replica},
-                )
+def _rename(cursor: duckdb.DuckDBPyConnection, renamed: Sequence[Renamed]) -> None:
+    """Gives what a stream told under its name before the one it has now."""
+    for each in renamed:
+        values = each._asdict()
+        where = "source = $source AND replica = $before AND model IS NOT DISTINCT FROM $model"
+        for table in ("block_minutes", "block_resets"):
+            cursor.execute(f"UPDATE {table} SET replica = $now WHERE {where}", values)
+        del values["now"]
+        cursor.execute(f"DELETE FROM block_streams WHERE {where}", values)
 
 
 def _replace_streams(cursor: duckdb.DuckDBPyConnection, streams: Sequence[BlockStream]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from exporter.blocks.order import Heard, StreamName
 from exporter.blocks.rows import Drained
 from exporter.blocks.tracker import Tracker
-from exporter.store.blocks import write_drained
+from exporter.store.blocks import known_streams, write_drained
 from exporter.store.retention import compact, retain
 from exporter.store.store import Store
 from tests.log_path import SMALL, store
@@ -180,6 +180,45 @@ def test_what_was_told_before_a_second_rank_was_heard_goes_by_its_name_afterward
         assert rows(store, f"SELECT DISTINCT source, replica FROM {table} ORDER BY ALL") == [
             ("one", "pod/0"), ("two", "pod/1"),
         ]  # fmt: skip
+
+
+def test_a_replica_whose_name_begins_with_anothers_is_another(store: Store) -> None:
+    """Neither a pod in a namespace of a replica's name nor a rank is the same one's new name."""
+    tracker = Tracker(store.key, chains=False)
+    for number, name in enumerate(("prod", "prod/vllm-0", "prod/0")):
+        stream = StreamName("events", name)
+        tracker.hear(stream, 0, payload([stored([1, 2, 3][: number + 1])]), moment(0))
+        write_drained(store, tracker.drain(moment(1)))
+        write_drained(store, tracker.drain(moment(2)))
+    expected = [("prod", 1), ("prod/0", 3), ("prod/vllm-0", 2)]
+    assert rows(store, "SELECT replica, stored_blocks FROM block_minutes ORDER BY 1") == expected
+    assert rows(store, "SELECT replica FROM block_streams ORDER BY 1") == [
+        (name,) for name, _ in expected
+    ]
+
+
+def test_a_new_name_reaches_what_earlier_runs_and_drains_not_yet_written_told(
+    store: Store,
+) -> None:
+    first, second = StreamName("one", "pod"), StreamName("two", "pod")
+    tracker = Tracker(store.key, chains=False)
+    tracker.hear(first, 0, payload([stored([1])], rank=0), moment(0))
+    write_drained(store, tracker.drain(moment(1)))
+    again = Tracker(store.key, chains=False)
+    again.restore(known_streams(store))
+    for number in (0, 1):
+        again.hear(first, number, payload([stored([number + 1])], number, rank=0), moment(2))
+    waiting = again.drain(moment(2))
+    again.hear(second, 0, payload([stored([1])], 2, rank=1), moment(3))
+    later = again.drain(moment(3))
+    together = replace(later, minutes=[*waiting.minutes, *later.minutes])
+    write_drained(store, together)
+    assert rows(
+        store,
+        "SELECT source, replica, sum(stored_blocks)::INT FROM block_minutes GROUP BY ALL"
+        " ORDER BY ALL",
+    ) == [("one", "pod/0", 2), ("two", "pod/1", 1)]
+    assert rows(store, "SELECT replica FROM block_streams ORDER BY 1") == [("pod/0",), ("pod/1",)]
 
 
 def test_t73_old_rows_are_forgotten_with_the_roll_ups(store: Store, chain: list[int]) -> None:

@@ -95,6 +95,7 @@ def _together(before: Drained, after: Drained) -> Drained:
         after,
         minutes=[*before.minutes, *after.minutes],
         resets=[*before.resets, *after.resets],
+        renamed=[*before.renamed, *after.renamed],
         copies=[*before.copies, *after.copies],
         prefixes=before.prefixes if after.prefixes is None else after.prefixes,
     )
