@@ -14,7 +14,11 @@ _ALIKE = (
 
 
 def flag_fresh(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
-    """Flags rows of a batch that are alike a row before them, of another id."""
+    """Flags rows of a batch that are alike a row before them, of another id.
+
+    Rows without an id of their own are left out: over HTTP they have none at all, and the same
+    rows must come out of every way in.
+    """
     # A window and no join: of many rows that are all alike every pair would be too many.
     cursor.execute(
         f"""UPDATE requests SET flags = list_append(coalesce(flags, []), 'suspected_duplicate')
@@ -24,6 +28,7 @@ def flag_fresh(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
                     PARTITION BY {", ".join(_ALIKE)} ORDER BY batch, position) AS another
                 FROM requests
                 WHERE prompt_tokens IS NOT NULL AND request_id IS NOT NULL
+                    AND NOT starts_with(request_id, 'line:')
                     AND ts BETWEEN (SELECT min(ts) FROM requests WHERE batch = $batch)
                         - INTERVAL 1 SECOND
                     AND (SELECT max(ts) FROM requests WHERE batch = $batch) + INTERVAL 1 SECOND)
