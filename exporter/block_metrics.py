@@ -31,10 +31,12 @@ class _Shown:
     basis: str
     offset: float
     value: float
+    read: float
 
 
 class Continued:
-    """Counters that go on when what they are read from changes. Safe to use from threads."""
+    """Counters that go on when what they are read from changes, or begins again (a replica that
+    was forgotten came back). Safe to use from threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,9 +45,11 @@ class Continued:
     def value(self, name: str, labels: str, basis: str, current: float) -> float:
         """What to show of a series that stands at `current` by `basis`; it never falls."""
         with self._lock:
-            shown = self._shown.setdefault((name, labels), _Shown(basis, 0.0, current))
-            if shown.basis != basis:
+            shown = self._shown.setdefault((name, labels), _Shown(basis, 0.0, current, current))
+            if shown.basis != basis or current < shown.read:
+                # Whether what it begins again with is new is not known: only what follows counts.
                 shown.basis, shown.offset = basis, shown.value - current
+            shown.read = current
             shown.value = max(shown.value, shown.offset + current)
             return shown.value
 

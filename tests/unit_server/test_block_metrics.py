@@ -6,10 +6,11 @@ from dataclasses import replace
 from importlib import resources
 
 import duckdb
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.block_metrics import AGE_BOUNDS, Continued, add_blocks, memory_split
+from exporter.block_metrics import AGE_BOUNDS, Continued, MemorySplit, add_blocks, memory_split
 from exporter.blocks.snapshot import BlocksSnapshot, CacheSnapshot, StreamSnapshot
 from exporter.engine_totals import EngineCounters, EngineTotals
 from exporter.metrics import Page
@@ -118,6 +119,27 @@ def test_a_counter_goes_on_when_events_begin_and_end() -> None:
     assert shown(BlocksSnapshot()) == 102
 
 
+def test_a_counter_whose_source_begins_again_at_0_goes_on() -> None:
+    continued = Continued()
+    read = [100.0, 120.0, 0.0, 10.0, 30.0, 130.0, 0.0, 1.0]
+    shown = [continued.value("n", "l", "events", current) for current in read]
+    assert shown == [100, 120, 120, 130, 150, 250, 250, 251]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 9), min_size=1)), max_size=10)
+)
+def test_every_increase_is_shown_whatever_begins_again(lives: list[tuple[str, list[int]]]) -> None:
+    """Each life of a source is read at 0 first, then after every increase."""
+    continued, total = Continued(), 0.0
+    continued.value("n", "l", "a", 0)
+    for basis, increases in lives:
+        assert continued.value("n", "l", basis, 0) == total
+        for place in range(len(increases)):
+            total += increases[place]
+            assert continued.value("n", "l", basis, sum(increases[: place + 1])) == total
+
+
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=30))
 def test_what_is_shown_never_falls(steps: list[tuple[str, int]]) -> None:
     continued, at = Continued(), {"a": 0, "b": 0}
@@ -151,26 +173,69 @@ def test_an_engines_own_gauges_win() -> None:
     assert (split.running, split.cached, split.free) == (5, 6, 7)
 
 
+Known = int | None
+
+
+def asked_and_shown(
+    resident: int, running: Known, requests: Known, size: Known, capacity: Known
+) -> tuple[tuple[Known, Known], tuple[Known, Known]]:
+    """Cached and free tokens by the macros of the question, and by the metric."""
+    row = EngineCounters(
+        running_tokens=running, running_requests=requests, block_size=size, capacity_tokens=capacity
+    )
+    device = replace(DEVICE, resident_tokens=resident, block_size=None)
+    split = memory_split(row, device)
+    asked = MACROS.execute(
+        "SELECT cached_by_events($1, $2, $3, $4, $5)::BIGINT AS cached,"
+        " free_by_events($1, cached, $5)::BIGINT",
+        [running, resident, requests, size, capacity],
+    ).fetchone()
+    assert asked is not None
+    return asked, (split.cached, split.free)
+
+
+# resident, running, running requests, block size, capacity -> cached, free; worked out by hand.
+SPLITS: list[tuple[tuple[int, Known, Known, Known, Known], tuple[Known, Known]]] = [
+    # All but 3 blocks of what runs are resident too: 240 - (160 - 48) = 128; 400 - 160 - 128.
+    ((240, 160, 3, 16, 400), (128, 112)),
+    # Nothing runs: all that is resident is reusable.
+    ((240, 0, 0, 16, 400), (240, 160)),
+    # What runs holds no whole block, so none of it is resident.
+    ((240, 40, 3, 16, 400), (240, 120)),
+    # More runs than is resident, and the rest of the room is free.
+    ((48, 320, 2, 16, 400), (0, 80)),
+    # The room bounds what can be cached.
+    ((400, 160, 20, 16, 400), (240, 0)),
+    # More runs than there is room for: an engine's gauge is a moment older.
+    ((100, 500, 1, 16, 400), (0, 0)),
+    # Unknown: how many requests, which block size (then none is taken off), the room, what runs.
+    ((240, 160, None, 16, 400), (80, 160)),
+    ((240, 160, 3, None, 400), (80, 160)),
+    ((240, 160, 3, 16, None), (128, None)),
+    ((240, None, 3, 16, 400), (None, None)),
+]
+
+
+@pytest.mark.parametrize(("told", "expected"), SPLITS)
+def test_the_metric_and_the_question_give_the_same_right_answers(
+    told: tuple[int, Known, Known, Known, Known], expected: tuple[Known, Known]
+) -> None:
+    assert asked_and_shown(*told) == (expected, expected)
+
+
 tokens = st.integers(0, 5000)
 
 
 @given(
     resident=tokens, running=st.none() | tokens, requests=st.none() | st.integers(0, 40),
-    capacity=st.none() | tokens,
+    size=st.none() | st.sampled_from([1, 16, 784]), capacity=st.none() | tokens,
 )  # fmt: skip
 def test_the_metric_and_the_question_split_alike(
-    resident: int, running: int | None, requests: int | None, capacity: int | None
+    resident: int, running: Known, requests: Known, size: Known, capacity: Known
 ) -> None:
-    row = EngineCounters(
-        running_tokens=running, running_requests=requests, block_size=16, capacity_tokens=capacity
-    )
-    split = memory_split(row, replace(DEVICE, resident_tokens=resident))
-    asked = MACROS.execute(
-        "SELECT cached_by_events($1, $2, $3, 16, $4)::BIGINT AS cached,"
-        " free_by_events($1, cached, $4)::BIGINT",
-        [running, resident, requests, capacity],
-    ).fetchone()
-    assert (split.cached, split.free) == asked
+    asked, shown = asked_and_shown(resident, running, requests, size, capacity)
+    assert asked == shown
+    split = MemorySplit(running, *shown)
     for part in (split.cached, split.free):
         assert part is None or part >= 0
     if split.free is not None and running is not None and capacity is not None:
