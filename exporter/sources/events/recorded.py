@@ -17,6 +17,7 @@ from exporter.blocks.tracker import Tracker
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
 from exporter.sources.events.endpoints import Endpoint
+from exporter.sources.events.recorded_known import KnownRecordings, rank_of
 from exporter.sources.events.recorded_lines import Recorded, read_recorded
 from exporter.sources.events.touched import Past, past_rows, past_samples
 from exporter.store.blocks import write_drained
@@ -91,7 +92,12 @@ def ingest_events(
     summary = EventsSummary()
     lines = _Ending(read_recorded(stream, name, summary, progress))
     ahead = list(_first_lines(lines))
-    intake = _Intake(store, _Names(source, replica, [line.endpoint for line in ahead]), summary)
+    known = KnownRecordings(store, source, replica)
+    names = _Names(source, replica, [line.endpoint for line in ahead])
+    if known.has_ranks_only and ahead:
+        names.rank_alone(rank_of(ahead[0]) or 0)
+    known.goes_on_as(names.lowest)
+    intake = _Intake(store, names, known, summary)
     for line in chain(ahead, lines):
         intake.take(line)
     intake.finish()
@@ -143,6 +149,19 @@ class _Names:
             several = len(distinct) > 1
             self._known[endpoint] = StreamName(source, replica, None, rank if several else None)
 
+    @property
+    def lowest(self) -> StreamName:
+        """The stream with the lowest rank; the replica itself where there are no ranks."""
+        plain = StreamName(self.source, self.replica)
+        return min(self._known.values(), key=lambda stream: stream.rank or 0, default=plain)
+
+    def rank_alone(self, rank: int) -> None:
+        """The only endpoint is one of several ranks that were recorded together before."""
+        if len(self._known) == 1:
+            self._known = {
+                endpoint: replace(stream, rank=rank) for endpoint, stream in self._known.items()
+            }
+
     def stream(self, endpoint: str) -> StreamName:
         """The stream of an endpoint; one that speaks up late is a replica of its own."""
         if endpoint not in self._known:
@@ -161,25 +180,30 @@ def _port(endpoint: str) -> int | None:
 class _Intake:
     """Hears recorded messages and writes what they tell, a recorded minute at a time."""
 
-    def __init__(self, store: Store, names: _Names, summary: EventsSummary) -> None:
+    def __init__(
+        self, store: Store, names: _Names, known: KnownRecordings, summary: EventsSummary
+    ) -> None:
         self._store = store
         self._names = names
         self._summary = summary
         self._tracker = Tracker(store.key)
         self._rows: Past[UsedPrefix] | None = None
         self._samples: Past[EngineSample] | None = None
-        self._known_until = _known_until(store, names)
+        self._known = known
+        # When the message taken last came, and the latest of them: files may be put together.
+        self._at: datetime | None = None
         self._last: datetime | None = None
 
     def take(self, line: Recorded) -> None:
         """One message, in its turn."""
-        last = self._last
-        if last is not None and _part(last, self._known_until) != _part(line.at, self._known_until):
-            self._drain(last)
-        self._last = line.at if last is None else max(last, line.at)
+        if self._at is not None and self._part(self._at) != self._part(line.at):
+            self._drain(self._last or self._at)
+        self._at = line.at
+        self._last = line.at if self._last is None else max(self._last, line.at)
         self._show_the_past(line.at)
-        heard = self._hear(line)
-        if line.at <= self._known_until:
+        stream = self._names.stream(line.endpoint)
+        heard = self._hear(line, stream)
+        if self._known.is_known(stream, line):
             self._summary.known += 1
         elif heard is Heard.REPEATED:
             self._summary.repeated += 1
@@ -192,10 +216,11 @@ class _Intake:
         """What is left, and how things stand at the end."""
         if self._last is None:
             return
+        self._known.prove()
         self._drain(self._last)
         # A copy still under way at the end of the recording is none any more.
         later = self._last + timedelta(seconds=DEMOTION_WINDOW_SECONDS + 1)
-        self._drain(later, keeps_contents=False)
+        self._drain(later, is_end=True)
         for stream in self._tracker.drain(later).streams:
             self._summary.missed_batches += stream.missed_batches
             self._summary.restarts += stream.restarts
@@ -204,8 +229,12 @@ class _Intake:
         for cache in self._tracker.snapshot().caches:
             self._summary.resident_blocks[f"{cache.replica} {cache.tier}"] = cache.resident_blocks
 
-    def _hear(self, line: Recorded) -> Heard:
-        stream, batch = self._names.stream(line.endpoint), line.batch
+    def _part(self, at: datetime) -> tuple[tuple[bool, ...], datetime]:
+        """The minute, cut where what the store knows of a stream ends."""
+        return self._known.part(at), at.replace(second=0, microsecond=0)
+
+    def _hear(self, line: Recorded, stream: StreamName) -> Heard:
+        batch = line.batch
         heard = self._tracker.hear(stream, batch.sequence, batch.payload, line.at)
         missing = self._tracker.missing(stream)
         if heard not in (Heard.GAP, Heard.RESTARTED) or not missing:
@@ -226,36 +255,27 @@ class _Intake:
             self._tracker.sampled([sample.model_copy(update={"ts": _utc(sample.ts)})
                                    for sample in samples])  # fmt: skip
 
-    def _drain(self, now: datetime, *, keeps_contents: bool = True) -> None:
+    def _drain(self, now: datetime, *, is_end: bool = False) -> None:
         """Write what happened, unless the store has it from before."""
         drained = self._tracker.drain(now)
-        if self._last is None or self._last <= self._known_until:
+        if self._at is None:
             return
-        if not keeps_contents:
-            drained = replace(drained, copies=(), prefixes=None)
-        write_drained(self._store, drained)
-        self._summary.add(drained)
+        new = self._known.new(drained, self._at, is_end=is_end)
+        if new is None:
+            return
+        if is_end or self._is_heard_live():
+            new = replace(new, copies=(), prefixes=None)
+        write_drained(self._store, new)
+        self._summary.add(new)
 
-
-def _part(at: datetime, known_until: datetime) -> tuple[bool, datetime]:
-    """The minute, cut where what the store knows ends."""
-    return at <= known_until, at.replace(second=0, microsecond=0)
+    def _is_heard_live(self) -> bool:
+        """Whether engines are heard now: contents and copies are theirs, of this moment."""
+        cursor = self._store.cursor()
+        row = cursor.execute("SELECT bool_or(connected) FROM block_streams").fetchone()
+        cursor.close()
+        return bool(row and row[0])
 
 
 def _utc(moment: datetime) -> datetime:
     """The store keeps times in UTC without a zone."""
     return moment.replace(tzinfo=UTC)
-
-
-def _known_until(store: Store, names: _Names) -> datetime:
-    """The last message the store has of these streams; long ago where it has none."""
-    cursor = store.cursor()
-    row = cursor.execute(
-        """SELECT max(last_heard) FROM block_streams
-           WHERE source = $source AND (replica = $replica OR starts_with(replica, $replica || '/'))
-        """,
-        {"source": names.source, "replica": names.replica},
-    ).fetchone()
-    cursor.close()
-    last: datetime | None = row[0] if row else None
-    return datetime.min.replace(tzinfo=UTC) if last is None else last.replace(tzinfo=UTC)
