@@ -38,6 +38,8 @@ WHERE
     -- Where events tell of the replica, they tell of its resets.
     AND NOT EXISTS (
         SELECT 1 FROM told_caches AS t
-        WHERE t.replica = engine_own.replica AND engine_own.ts >= t.told_from
+        WHERE
+            t.replica = engine_own.replica AND engine_own.ts >= t.told_from
+            AND coalesce(engine_own.since, engine_own.ts) <= t.told_until
     )
 ORDER BY ts DESC, replica, tier;

@@ -48,7 +48,8 @@ SELECT
         ELSE max(so_at(b.minute, b.heard))
     END AS told_until
 FROM block_minutes AS b
-LEFT JOIN block_streams AS s USING (source, replica)
+LEFT JOIN block_streams AS s ON
+    s.source = b.source AND s.replica = b.replica AND s.model IS NOT DISTINCT FROM b.model
 LEFT JOIN known_models AS k ON k.replica = b.replica
 CROSS JOIN newest
 GROUP BY b.replica, b.tier;
@@ -155,8 +156,8 @@ LEFT JOIN counted AS c ON
     AND c.step_start IS NOT DISTINCT FROM s.step_start
 WHERE c.replica IS NOT NULL OR told_seconds > 0;
 
--- The same by the counters on pages. From the moment on from which events tell of a cache, its
--- counters are left out: one fact from two sources is never added.
+-- The same by the counters on pages. While events tell of a cache, its counters are left out: one
+-- fact from two sources is never added.
 CREATE OR REPLACE MACRO counted_turnover(
     since_border, until_border, step_seconds, wanted_model, wanted_replica
 ) AS TABLE
@@ -175,13 +176,22 @@ WITH entries AS (
     )
 ),
 
+-- What is left of the window for the counters: before events tell of the cache, and after.
 clipped AS (
     SELECT
         e.*,
-        CASE
-            WHEN e.observer = 'engine' THEN least(coalesce(until_border, c.told_from), c.told_from)
-            ELSE until_border
-        END AS until_moment
+        unnest(
+            CASE
+                WHEN e.observer = 'engine' AND c.told_from IS NOT NULL THEN [
+                    {'from_moment': since_border,
+                        'until_moment': least(coalesce(until_border, c.told_from), c.told_from)},
+                    {'from_moment': greatest(coalesce(since_border, c.told_until), c.told_until),
+                        'until_moment': until_border}
+                ]
+                ELSE [{'from_moment': since_border, 'until_moment': until_border}]
+            END,
+            recursive := true
+        )
     FROM entries AS e
     LEFT JOIN told_caches AS c ON c.replica = e.replica AND c.tier = e.tier
     WHERE
@@ -191,10 +201,10 @@ clipped AS (
 stepped AS (
     SELECT
         *,
-        unnest(steps_of(coalesce(since, ts), ts, since_border, until_border, step_seconds))
+        unnest(steps_of(coalesce(since, ts), ts, from_moment, until_moment, step_seconds))
             AS step_start
     FROM clipped
-    WHERE reaches_into(since, ts, since_border, until_moment)
+    WHERE reaches_into(since, ts, from_moment, until_moment)
 ),
 
 shares AS (
@@ -202,7 +212,10 @@ shares AS (
         *,
         overlap_share(
             since, ts,
-            greatest(step_start, coalesce(since_border, step_start)),
+            CASE
+                WHEN step_start IS NULL THEN from_moment
+                ELSE greatest(step_start, coalesce(from_moment, step_start))
+            END,
             CASE
                 WHEN step_start IS NULL THEN until_moment
                 ELSE least(

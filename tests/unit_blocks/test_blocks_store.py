@@ -221,6 +221,20 @@ def test_a_new_name_reaches_what_earlier_runs_and_drains_not_yet_written_told(
     assert rows(store, "SELECT replica FROM block_streams ORDER BY 1") == [("pod/0",), ("pod/1",)]
 
 
+def test_nobody_is_connected_when_a_store_is_opened_whatever_ended_before(tmp_path: Path) -> None:
+    opened = Store.open(tmp_path / "store", SMALL)
+    listener = Listener()
+    listener.hear(stored([1]))
+    listener.tracker.connected(STREAM, True)
+    write_drained(opened, listener.tracker.drain(moment(1)))
+    assert rows(opened, "SELECT connected FROM block_streams") == [(True,)]
+    # The exporter is killed: nothing is written any more.
+    opened.close()
+    again = Store.open(tmp_path / "store", SMALL)
+    assert rows(again, "SELECT connected, batches FROM block_streams") == [(False, 1)]
+    again.close()
+
+
 def test_t73_old_rows_are_forgotten_with_the_roll_ups(store: Store, chain: list[int]) -> None:
     listener = Listener(chains=True)
     listener.hear(stored(chain, tokens=tokens_of([1, 2, 3])))
