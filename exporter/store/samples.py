@@ -4,7 +4,8 @@ Rows go in as one Arrow table per batch: thousands of single inserts would take 
 everything before them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from types import NoneType, UnionType
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from exporter.records import EngineSample
 from exporter.store import decode, eligibility
+from exporter.store.remainder import remainder
 
 _TIME = pa.timestamp("us")
 _INTEGER_32 = {"block_size"}
@@ -89,12 +91,35 @@ def append_samples(
     """Append samples of one origin inside the caller's transaction; returns those appended.
 
     An interval of an engine that another origin has told already is not told again: it goes to
-    `samples_beside`, to be compared. Requests that the new samples show to be ineligible are
-    marked in the same transaction. Reading a page twice is ruled out before this: the state of
-    its target, written in the same transaction, knows how far it was read.
+    `samples_beside`, to be compared. Of an interval in which scrapes were missed, what is not told
+    yet is appended, as samples of the untold time. Requests that the new samples show to be
+    ineligible are marked in the same transaction. Reading a page twice is ruled out before this:
+    the state of its target, written in the same transaction, knows how far it was read.
     """
     if not samples:
         return []
+    with _registered(cursor, samples):
+        beside = _beside(cursor, samples)
+        parts = _untold_parts(cursor, [samples[number] for number in beside], samples)
+        told = set(beside)
+        cursor.execute(_APPEND, {"beside": beside})
+        beside = [number for number, left in zip(beside, parts, strict=True) if not left]
+        if beside:
+            cursor.execute(_KEEP_BESIDE, {"beside": beside})
+    untold = [sample for left in parts for sample in left]
+    if untold:
+        with _registered(cursor, untold):
+            cursor.execute(_APPEND, {"beside": []})
+    kept = [sample for number, sample in enumerate(samples) if number not in told] + untold
+    _mark_requests(cursor, kept)
+    return kept
+
+
+@contextmanager
+def _registered(
+    cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]
+) -> Iterator[None]:
+    """The samples as a table `sample_batch`, numbered."""
     columns = {
         column: _array([getattr(sample, column) for sample in samples], kind)
         for column, kind in _SAMPLE_TYPES.items()
@@ -102,16 +127,25 @@ def append_samples(
     numbers = pa.array(range(len(samples)), pa.int64())
     cursor.register("sample_batch", pa.table({"number": numbers, **columns}))
     try:
-        beside = _beside(cursor, samples)
-        cursor.execute(_APPEND, {"beside": beside})
-        if beside:
-            cursor.execute(_KEEP_BESIDE, {"beside": beside})
+        yield
     finally:
         cursor.unregister("sample_batch")
-    told = set(beside)
-    kept = [sample for number, sample in enumerate(samples) if number not in told]
-    _mark_requests(cursor, kept)
-    return kept
+
+
+def _untold_parts(
+    cursor: duckdb.DuckDBPyConnection,
+    beside: Sequence[EngineSample],
+    samples: Sequence[EngineSample],
+) -> list[list[EngineSample]]:
+    """What is left of each. Only where scrapes were missed: two sources that both go on tell of
+    the same time in intervals that merely begin at other moments."""
+    missed = {_interval(sample) for sample in samples if sample.gap}
+    return [remainder(cursor, one) if _interval(one) in missed else [] for one in beside]
+
+
+def _interval(sample: EngineSample) -> tuple[object, ...]:
+    """Of one page and process; a gap is noted once, not on every row of it."""
+    return (sample.target, sample.replica, sample.engine, sample.since, sample.ts)
 
 
 _APPEND = """INSERT INTO engine_samples BY NAME
@@ -138,7 +172,7 @@ def _beside(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) 
     first = min(sample.since or sample.ts for sample in samples)
     last = max(sample.ts for sample in samples)
     borders = {"first": _naive(first), "last": _naive(last)}
-    return [number for (number,) in cursor.execute(_TOLD_ELSEWHERE, borders).fetchall()]
+    return sorted(number for (number,) in cursor.execute(_TOLD_ELSEWHERE, borders).fetchall())
 
 
 def _mark_requests(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) -> None:

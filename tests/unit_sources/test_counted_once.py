@@ -14,7 +14,7 @@ from exporter.sources.increase import TargetIdentity
 from exporter.store.samples import append_samples
 from exporter.store.store import Store
 from tests.log_path import ask
-from tests.unit_sources.conftest import BEGAN, sums, take
+from tests.unit_sources.conftest import BEGAN, Counts, sums, take
 
 # What one engine counted: 15 s apart, 100 prompt and 60 cached tokens a second apart from pauses.
 COURSE = [(0, 1_000, 400), (15, 2_500, 1_300), (30, 4_000, 2_200), (45, 4_000, 2_200),
@@ -80,6 +80,61 @@ def test_a_hole_of_one_is_told_by_the_other(new_store: Callable[[], Store]) -> N
     assert sources["scrape"]["prompt_tokens"] == 1_500
     assert sources["prometheus"]["prompt_tokens"] == 4_500
     assert sources["prometheus"]["source"] == "http://a:9090"
+
+
+HOUR = 3600
+SCRAPED = [(-15, 985, 394), (0, 1_000, 400), (HOUR, 1_600, 640)]
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        # Ten minutes of the hour, in which 100 of the 600 tokens came.
+        ([(0, 1_000, 400), (600, 1_100, 440)], [(600, HOUR, 500, 200)]),
+        # The last ten.
+        ([(3000, 1_450, 580), (HOUR, 1_600, 640)], [(0, 3000, 450, 180)]),
+        # Twenty minutes in the middle, 300 tokens: of the other 300 a quarter came before, by time.
+        ([(600, 1_100, 440), (1800, 1_400, 560)], [(0, 600, 75, 30), (1800, HOUR, 225, 90)]),
+        # Half of what the other tells (30 of 60) is of another time.
+        ([(HOUR - 300, 1_570, 628), (HOUR + 300, 1_630, 652)], [(0, HOUR - 300, 570, 228)]),
+        # One page alone tells nothing of any time.
+        ([(1800, 1_200, 480)], [(0, HOUR, 600, 240)]),
+    ],
+)
+def test_what_nobody_told_of_an_outage_is_kept(
+    new_store: Callable[[], Store], told: Counts, kept: list[tuple[int, int, int, int]]
+) -> None:
+    store = new_store()
+    take(store, who("t", "backfill", "http://a:9090"), told)
+    take(store, who("u", "scrape", None), SCRAPED)
+    found = store.cursor().execute(
+        f"SELECT epoch(since) - {BEGAN}, epoch(ts) - {BEGAN}, prompt_tokens, cached_tokens, gap"
+        " FROM engine_samples WHERE origin = 'scrape' AND ts > make_timestamp($1) ORDER BY ts",
+        [int(BEGAN * 1e6)],
+    ).fetchall()  # fmt: skip
+    assert found == [(*one, True) for one in kept]
+
+
+def test_all_of_an_outage_told_elsewhere_stays_beside(new_store: Callable[[], Store]) -> None:
+    """Also where the other counted more: then there are two readings of one thing."""
+    for more in (0, 50):
+        store = new_store()
+        told = [(0, 1_000, 400), (1800, 1_650 + more, 640), (HOUR - 60, 1_650 + more, 640)]
+        if not more:
+            told = [(0, 1_000, 400), (1800, 1_300, 520), (HOUR, 1_600, 640)]
+        take(store, who("t", "backfill", "http://a:9090"), told)
+        take(store, who("u", "scrape", None), SCRAPED)
+        assert sums(store)["gpu-0"][0] == told[-1][1] - 1_000 + 15
+        (pair,) = ask(store, "source_pairs")
+        assert pair["second_prompt_tokens"] == 600
+
+
+def test_a_remainder_is_counted_in_metrics_too(new_store: Callable[[], Store]) -> None:
+    """What is returned is what was appended: two pages before the outage, one remainder."""
+    store = new_store()
+    take(store, who("t", "backfill", "http://a:9090"), [(0, 1_000, 400), (600, 1_100, 440)])
+    assert take(store, who("u", "scrape", None), SCRAPED) == 3
+    assert sums(store) == {"gpu-0": (615, 246)}
 
 
 def test_an_engine_that_really_is_another_stays(new_store: Callable[[], Store]) -> None:
