@@ -31,7 +31,7 @@ columns:
   usual_pressure_ratio: {type: DOUBLE, unit: ratio, meaning: "Median of the same in the weeks before."}
   load_part_ratio: {type: DOUBLE, unit: ratio, meaning: "What load explains: usual ratio of these hours less the ratio at this load (median of earlier hours of like KV usage and traffic, else by their slope), at least 0."}
   drop_ratio: {type: DOUBLE, unit: ratio, meaning: "expected_ratio - token_hit_ratio: what hours and load do not explain. Negative = above."}
-  is_drop: {type: BOOLEAN, unit: flag, meaning: "Beyond chance: 5 points and 3.5 deviations; 6 and 2.5 where another mix explains most; 4 and 2 where a cause is in evidence; a fall of 10 points under a load that was never seen, with far more KV in use than usual; or coverage fell by 20 points. NULL where nothing can be judged."}
+  is_drop: {type: BOOLEAN, unit: flag, meaning: "Beyond chance: 5 points and 3.5 deviations; 6 and 2.5 where another mix explains most; 3 and 1 where a cause is in evidence (4 and 2 for memory pressure); a fall of 10 points under a load that was never seen, with far more KV in use than usual; or coverage fell by 20 points. NULL where nothing can be judged."}
   class: {type: VARCHAR, unit: name, meaning: "Kind of the drop; 'memory pressure as expected' where load explains it and it is none."}
   evidence: {type: VARCHAR, unit: text, meaning: "The figures behind the class."}
   contributor: {type: VARCHAR, unit: name, meaning: "Template (and version) that lost most by a lower ratio of its own."}
@@ -305,6 +305,11 @@ judged AS (
                 OR coalesce(drop_ratio >= 0.05 AND deviations >= 3.5, false)
                 OR coalesce(
                     shape = 'traffic mix' AND drop_ratio >= 0.06 AND deviations >= 2.5, false
+                )
+                OR coalesce(
+                    cause <> 'memory pressure beyond expected'
+                    AND drop_ratio >= 0.03 AND deviations >= 1,
+                    false
                 )
                 OR coalesce(cause IS NOT NULL AND drop_ratio >= 0.04 AND deviations >= 2, false)
                 -- The slope may explain the fall, but nothing explains a load that was never seen.
