@@ -28,8 +28,16 @@ from tests.unit_spend_logs.litellm_tables import (
 from tests.unit_spend_logs.server import Server
 from tests.unit_spend_logs.spend_rows import RECORDED, recorded, row
 
-DAY = datetime.now(UTC).date()
+# The present of these tests, whenever they run: noon of a day.
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
+DAY = NOW.date()
 LONG_AGO = date(2020, 1, 1)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database's clock, which readers go by."""
+    monkeypatch.setattr("exporter.sources.spend_logs_intake._now", lambda database: NOW)
 
 
 def make_daily(owner: Owner, users: Columns = DAILY_USER, teams: Columns | None = None) -> None:
@@ -231,8 +239,7 @@ def test_what_no_usage_is_is_said_and_rows_are_taken_all_the_same(
     owner: Owner, reader_of: ReaderOf, store: Store
 ) -> None:
     make_daily(owner)
-    today = datetime.now(UTC).date().isoformat()
-    owner.add([daily(date=today, prompt_tokens=-1)], f'"{BY_USER}"')
+    owner.add([daily(prompt_tokens=-1)], f'"{BY_USER}"')
     owner.add([row(1)])
     reader = reader_of(owner)
     assert reader.run().accepted == 1
@@ -259,9 +266,8 @@ def test_days_that_may_still_grow_are_read_again(
     owner: Owner, reader_of: ReaderOf, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_daily(owner)
-    today = datetime.now(UTC).date()
-    old = (today - timedelta(days=30)).isoformat()
-    owner.add([daily(date=today.isoformat()), daily(date=old)], f'"{BY_USER}"')
+    old = (DAY - timedelta(days=30)).isoformat()
+    owner.add([daily(), daily(date=old)], f'"{BY_USER}"')
     reader = reader_of(owner)
     reader.run()
     owner.run(f'UPDATE "{BY_USER}" SET prompt_tokens = 150')
@@ -280,8 +286,6 @@ def test_rows_and_daily_tables_are_reconciled_with_the_reason_of_the_difference(
     other model theirs has the one answer more that came out of the response cache."""
     make_daily(owner)
     yesterday = DAY - timedelta(days=1)
-    if datetime.now(UTC).hour < 2:  # not settled yet
-        yesterday -= timedelta(days=1)
     kept = [json.loads(line)["daily"] for line in RECORDED.read_text("utf-8").splitlines()]
     add_daily(owner, BY_USER, [{**one["user"], "date": yesterday.isoformat()} for one in kept])
     for one in recorded("spend_log"):
