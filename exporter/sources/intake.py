@@ -131,12 +131,7 @@ class Intake:
         batch_bytes = STEP_BYTES if patient else BATCH_BYTES
         reader = LineReader(stream, line_limit_bytes=limit, batch_bytes=batch_bytes)
         batches = _Batches(reader, progress)
-        while not batches.ended:
-            if patient:
-                summary.add(append_many(self.store, batches.take(), target))
-            else:
-                for batch in batches.take(1):
-                    summary.add(append(self.store, batch, target))
+        self._store_all(batches, target, summary, patient=patient)
         if origin == "file":
             self.store.fold()
         if laid_out and laid_out.broken:
@@ -149,6 +144,17 @@ class Intake:
                 f"{summary.accepted} rows before the damage are stored"
             ) from batches.damage
         return summary
+
+    def _store_all(
+        self, batches: "_Batches", target: Stream, summary: IngestSummary, *, patient: bool
+    ) -> None:
+        """Store batch by batch, many in one transaction where it may wait for the next."""
+        while not batches.ended:
+            if patient:
+                summary.add(append_many(self.store, batches.take(), target))
+            else:
+                for batch in batches.take(1):
+                    summary.add(append(self.store, batch, target))
 
     def _look_ahead(self, stream: BinaryIO) -> tuple[bytes, BinaryIO]:
         """The first rows, as far as they are needed to tell the format."""
