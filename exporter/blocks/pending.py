@@ -115,12 +115,20 @@ class Pending:
         chained: bool = False,
         depth: int = 0,
     ) -> None:
+        if self._starts and self._starts[-1] == len(self._hashes):
+            # The event before named no block: what was noted of it would only pile up.
+            self._forget_event()
         self._starts.append(len(self._hashes))
         self._times.append(ts)
         self._stores.append(stores)
         self._parents.append(parent)
         self._chained.append(chained)
         self._depths.append(depth)
+
+    def _forget_event(self) -> None:
+        noted = (self._starts, self._times, self._stores, self._parents, self._chained)
+        for column in (*noted, self._depths):
+            column.pop()
 
     def take(self) -> Operations:
         """All that waited, and nothing waits any more."""

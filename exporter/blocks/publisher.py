@@ -16,6 +16,10 @@ from exporter.blocks.wire import Batch
 from exporter.records import Tier
 
 UNREADABLE = "a batch could not be read"
+SHARED_NAME = (
+    "streams of several models go by this replica's name: what they tell cannot be told apart; "
+    "give each a name of its own"
+)
 # Numbers out of the blue must not outgrow what the store can hold.
 MOST_BATCHES = 2**62
 _COUNTS = ("batches", "missed_batches", "replayed_batches", "restarts", "unreadable_batches")
@@ -44,6 +48,7 @@ class Publisher:
         self.batches = self.missed_batches = self.replayed_batches = 0
         self.restarts = self.unreadable_batches = 0
         self.is_connected = False
+        self.shares_name = False
         self._totals: dict[Tier, Totals] = {}
         # What an earlier run told of this stream, and whether nothing newer was heard yet.
         self._earlier: BlockStream | None = None
@@ -107,6 +112,8 @@ class Publisher:
 
     def uncertain(self, tier: Tier = "device") -> str | None:
         """Why a tier's state may be wrong; batches that a replay may still bring are a reason."""
+        if self.shares_name:
+            return SHARED_NAME
         missing = self.order.missing
         if missing:
             return f"{missing.stop - missing.start} batches are missing before {missing.stop}"
@@ -127,7 +134,7 @@ class Publisher:
             self.tiers.forget_counts()
         for tier, cache in self.tiers.caches():
             totals = self._totals.setdefault(tier, Totals())
-            for minute, tally in sorted(cache.tallies.items()):
+            for (minute, _), tally in sorted(cache.tallies.items()):
                 if tally.live:
                     totals.tally.merge(tally)
                 yield self._minute(replica, tier, minute, tally)

@@ -40,7 +40,8 @@ class Residency:
         # From this moment on requests would tell of a reuse.
         self.uses_known_since = math.inf
         self.live = True
-        self.tallies: dict[int, Tally] = {}
+        # By minute, and whether it was heard when it happened.
+        self.tallies: dict[tuple[int, bool], Tally] = {}
         self._now = 0.0
         self._heard: datetime | None = None
         self._undecided: list[tuple[Keys, Seconds]] = []
@@ -65,12 +66,12 @@ class Residency:
 
     def tally(self, ts: float) -> Tally:
         """What is counted for the minute of a moment."""
-        minute = int(ts // 60)
-        if minute not in self.tallies:
-            self.tallies[minute] = Tally(
+        key = int(ts // 60), self.live
+        if key not in self.tallies:
+            self.tallies[key] = Tally(
                 resident_blocks=self.resident_blocks, heard=self._heard, live=self.live
             )
-        return self.tallies[minute]
+        return self.tallies[key]
 
     @property
     def _latest(self) -> Tally:

@@ -172,6 +172,7 @@ class Tracker:
             publisher = self._publishers.pop(stream, None)
             if publisher is not None:
                 self._leaving.append(publisher)
+                self._see_shared_name(stream)
                 self._known.remember([publisher.row(self._name(publisher))])
 
     def _publisher(self, stream: StreamName) -> Publisher:
@@ -179,7 +180,19 @@ class Tracker:
             made = Publisher(stream, self._chains, self._live_seconds)
             made.recall(self._known.of(stream, stream.rank))
             self._publishers[stream] = made
+            self._see_shared_name(stream)
         return self._publishers[stream]
+
+    def _see_shared_name(self, stream: StreamName) -> None:
+        """Streams that differ in nothing but their model have one name in all figures."""
+        same = [
+            publisher
+            for name, publisher in self._publishers.items()
+            if name.replica == stream.replica
+            and (name.source, name.rank) == (stream.source, stream.rank)
+        ]
+        for publisher in same:
+            publisher.shares_name = len(same) > 1
 
     # ------------------------------------------------------------------ from elsewhere
 
