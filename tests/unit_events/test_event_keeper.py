@@ -167,3 +167,15 @@ def test_stored_rows_come_as_recorded_time_passes(store: Store) -> None:
         for second in (2, 3, 3, 8, 60, 61)
     ]
     assert told == [[], [[3]], [], [[5]], [[9]], []]
+
+
+def test_no_query_stays_open_while_a_recording_is_taken_in(store: Store) -> None:
+    """What came into the store meanwhile is there when its time comes."""
+    ingest(store, chained(store, "first", [1]))
+    stored = past_rows(store, AT - timedelta(minutes=1))
+    assert stored.until(AT - timedelta(minutes=1)) == []
+    ingest(store, chained(store, "second", [2]))
+    assert sorted(list(row.block_hashes or ()) for row in stored.until(AT)) == [[1], [2]]
+    later = chained(store, "third", [3]).replace("12:00:00Z", "15:30:59Z")
+    ingest(store, later)
+    assert [list(row.block_hashes or ()) for row in stored.until(AT + timedelta(days=1))] == [[3]]

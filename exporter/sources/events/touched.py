@@ -2,10 +2,11 @@
 metric pages told of capacity and sleep.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
-from typing import Generic, Protocol, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar
 
 import duckdb
 
@@ -24,7 +25,13 @@ _NEW = (
     f"{_ROWS} AND batch > $seen AND batch <= $newest"
     " ORDER BY ts, batch, block_hashes OFFSET $shown_rows"
 )
-_SINCE = f"{_ROWS} AND ts >= $since ORDER BY ts"
+_PAST = f"{_ROWS} AND ts >= $first AND ts < $end ORDER BY ts"
+_TOLD = ("target", "replica", "engine", "ts", "kv_capacity_tokens", "block_size", "awake")
+_PAGES = f"""SELECT {", ".join(_TOLD)} FROM engine_samples
+    WHERE observer = 'engine' AND ts >= $first AND ts < $end
+        AND (replica = $replica OR starts_with(replica, $replica || '/'))
+        AND (kv_capacity_tokens IS NOT NULL OR awake IS NOT NULL)
+    ORDER BY ts"""  # noqa: S608 - our own column names
 
 
 class NewRows:
@@ -68,47 +75,55 @@ _Row = TypeVar("_Row", bound=_Timed)
 
 
 class Past(Generic[_Row]):
-    """What the store has, oldest first, handed out as recorded time passes."""
+    """What the store has, oldest first, handed out as recorded time passes.
 
-    def __init__(self, rows: Iterator[_Row]) -> None:
-        self._rows = rows
-        self._next = next(rows, None)
+    `between` reads what is from one moment on and before another. It is asked a minute at a time,
+    for the store is written to meanwhile: no query may stay open.
+    """
+
+    def __init__(
+        self, between: Callable[[datetime, datetime], Sequence[_Row]], since: datetime
+    ) -> None:
+        self._between = between
+        self._read_until = _plain(since)
+        self._rows: deque[_Row] = deque()
 
     def until(self, at: datetime) -> Sequence[_Row]:
         """What was no later than this moment and was not handed out yet."""
         moment, found = _plain(at), []
-        while self._next is not None and self._next.ts <= moment:
-            found.append(self._next)
-            self._next = next(self._rows, None)
+        if moment >= self._read_until:
+            end = moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
+            self._rows.extend(self._between(self._read_until, end))
+            self._read_until = end
+        while self._rows and self._rows[0].ts <= moment:
+            found.append(self._rows.popleft())
         return found
 
 
 def past_rows(store: Store, since: datetime) -> Past[UsedPrefix]:
     """Requests with chains that began at `since` or later."""
-    cursor = store.cursor()
-    cursor.execute(_SINCE, {"since": _plain(since), "key_id": store.hash_key_id})
-    return Past(map(UsedPrefix._make, _fetched(cursor)))
+
+    def between(first: datetime, end: datetime) -> Sequence[UsedPrefix]:
+        span = {"first": first, "end": end, "key_id": store.hash_key_id}
+        return [UsedPrefix._make(row) for row in _fetched(store, _PAST, span)]
+
+    return Past(between, since)
 
 
 def past_samples(store: Store, replica: str, since: datetime) -> Past[EngineSample]:
     """What the pages of a replica, all ranks of it, told of capacity and sleep from `since` on."""
-    cursor = store.cursor()
-    names = ("target", "replica", "engine", "ts", "kv_capacity_tokens", "block_size", "awake")
-    cursor.execute(
-        f"""SELECT {", ".join(names)} FROM engine_samples
-            WHERE observer = 'engine' AND ts >= $since
-                AND (replica = $replica OR starts_with(replica, $replica || '/'))
-                AND (kv_capacity_tokens IS NOT NULL OR awake IS NOT NULL)
-            ORDER BY ts""",  # noqa: S608 - our own column names
-        {"since": _plain(since), "replica": replica},
-    )
-    told = (dict(zip(names, row, strict=True)) for row in _fetched(cursor))
-    return Past(EngineSample.model_validate(row) for row in told)
+
+    def between(first: datetime, end: datetime) -> Sequence[EngineSample]:
+        span = {"first": first, "end": end, "replica": replica}
+        told = (dict(zip(_TOLD, row, strict=True)) for row in _fetched(store, _PAGES, span))
+        return [EngineSample.model_validate(row) for row in told]
+
+    return Past(between, since)
 
 
-def _fetched(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
-    while rows := cursor.fetchmany(ROWS_AT_ONCE):
-        yield from rows
+def _fetched(store: Store, sql: str, values: dict[str, object]) -> Sequence[tuple[Any, ...]]:
+    with closing(store.cursor()) as cursor:
+        return cursor.execute(sql, values).fetchall()
 
 
 def _plain(moment: datetime) -> datetime:
