@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from exporter.blocks.order import StreamName
 from exporter.sources.discovery import Target
 from exporter.sources.events.follower import EventTracker, Follower, Moment
 from exporter.sources.events.frames import BadFrames, live_batch, replayed_batch
+from exporter.sources.events.hearing import Hearing, Stream, say_once
 from exporter.sources.events.settings import EventSettings, leak_of
 from exporter.sources.events.sockets import (
     CannotListen,
@@ -41,7 +41,6 @@ REOPEN_SECONDS = 15.0
 MAX_SOCKETS = 20_000
 # Names that a bound socket takes from topics and addresses; whoever connects chooses them.
 MAX_STREAMS_A_SOCKET = 1_000
-MAX_FAULTS_SAID = 20
 # One of many publishers at a bound socket that said nothing for so long, while fewer are connected
 # than were heard, has gone for good.
 GONE_SECONDS = 3_600.0
@@ -57,35 +56,6 @@ class WorkerTracker(EventTracker, Protocol):
 
     def forget(self, stream: StreamName) -> None:
         """The stream will not be heard again."""
-
-
-@dataclass
-class _Heard:
-    """A socket that is listened to, and its streams by name."""
-
-    listening: Listening
-    without_since: float
-    streams: dict[StreamName, "_Stream"] = field(default_factory=dict)
-    faults: set[str] = field(default_factory=set)
-    refused: bool = False
-    # Asks for the past only to learn what topic the publisher has.
-    asking: ReplaySocket | None = None
-
-
-@dataclass
-class _Stream:
-    follower: Follower
-    replays: ReplaySocket | None
-    heard_seconds: float
-    subscription: Subscription
-    peer: str | None
-
-    def is_meant(self, topic: str | None) -> bool:
-        """Whether a reply is of this stream: another publisher may have taken the address."""
-        name = self.follower.stream
-        return topic is None or self.subscription.stream(topic, self.peer) == name
-
-    faults: set[str] = field(default_factory=set)
 
 
 class EventWorker:
@@ -104,8 +74,8 @@ class EventWorker:
         self._context: Context = context or zmq.Context()
         self._own_context = context is None
         self._poller = zmq.Poller()
-        self._heard: dict[Key, _Heard] = {}
-        self._replies: dict[Socket, _Stream | _Heard] = {}
+        self._heard: dict[Key, Hearing] = {}
+        self._replies: dict[Socket, Stream | Hearing] = {}
         self._failed: dict[Key, str] = {}
         self._refresh_due = 0.0
         self._stopped = threading.Event()
@@ -156,7 +126,7 @@ class EventWorker:
                 self._take_messages(heard, now)
         for socket in ready & self._replies.keys():
             asked = self._replies[socket]
-            if isinstance(asked, _Stream):
+            if isinstance(asked, Stream):
                 self._take_replies(asked, now)
             else:
                 self._take_name(asked, now)
@@ -181,7 +151,7 @@ class EventWorker:
         listening = self._listen(subscription)
         if listening is None:
             return
-        heard = self._heard[subscription.key] = _Heard(listening, time.monotonic())
+        heard = self._heard[subscription.key] = Hearing(listening, time.monotonic())
         if not subscription.bind and subscription.replica is not None:
             self._stream(heard, subscription.stream("", None), None)
         if listening.connections:
@@ -201,7 +171,7 @@ class EventWorker:
         self._poller.register(listening.monitor, zmq.POLLIN)
         return listening
 
-    def _look_after(self, heard: _Heard, now: Moment) -> None:
+    def _look_after(self, heard: Hearing, now: Moment) -> None:
         """What time alone brings: replays that do not come, connections that do not come back."""
         for stream in heard.streams.values():
             stream.follower.tick(now)
@@ -213,7 +183,7 @@ class EventWorker:
             heard.without_since = now.seconds
             self._reopen(heard)
 
-    def _forget_gone(self, heard: _Heard, now: Moment) -> None:
+    def _forget_gone(self, heard: Hearing, now: Moment) -> None:
         """Streams of a bound socket whose publishers left long ago."""
         for name, stream in list(heard.streams.items()):
             if now.seconds - stream.heard_seconds > GONE_SECONDS:
@@ -222,7 +192,7 @@ class EventWorker:
                 del heard.streams[name]
                 self._tracker.forget(name)
 
-    def _reopen(self, heard: _Heard) -> None:
+    def _reopen(self, heard: Hearing) -> None:
         subscription = heard.listening.subscription
         if subscription.bind:
             return
@@ -234,7 +204,7 @@ class EventWorker:
             return
         heard.listening = listening
 
-    def _close(self, heard: _Heard) -> list[StreamName]:
+    def _close(self, heard: Hearing) -> list[StreamName]:
         """The streams that are heard nowhere now: an engine that moved is, at its new address."""
         self._end_replays(heard)
         self._unlisten(heard.listening)
@@ -244,7 +214,7 @@ class EventWorker:
             self._tracker.connected(name, False)
         return gone
 
-    def _end_replays(self, heard: _Heard) -> None:
+    def _end_replays(self, heard: Hearing) -> None:
         self._end_asking(heard)
         for stream in heard.streams.values():
             if stream.replays is not None:
@@ -255,7 +225,7 @@ class EventWorker:
         self._poller.unregister(listening.monitor)
         listening.close()
 
-    def _stream(self, heard: _Heard, name: StreamName, peer: str | None) -> _Stream | None:
+    def _stream(self, heard: Hearing, name: StreamName, peer: str | None) -> Stream | None:
         """The stream of that name on a socket; made when it is first heard of, None where there
         are too many."""
         known = heard.streams.get(name)
@@ -265,7 +235,7 @@ class EventWorker:
         subscription = heard.listening.subscription
         replays = self._replays(subscription, peer, lambda: stream)
         follower = Follower(name, self._tracker, replays, subscription.settings.replay_seconds)
-        stream = _Stream(follower, replays, time.monotonic(), subscription, peer)
+        stream = Stream(follower, replays, time.monotonic(), subscription, peer)
         heard.streams[name] = stream
         self._tracker.connected(name, heard.listening.connections > 0)
         return stream
@@ -274,7 +244,7 @@ class EventWorker:
         self,
         subscription: Subscription,
         peer: str | None,
-        asker: Callable[[], _Stream | _Heard],
+        asker: Callable[[], Stream | Hearing],
     ) -> ReplaySocket | None:
         """Where a publisher's past can be asked for; the replies are `asker`'s. None: nowhere."""
         endpoint = subscription.replay_of(peer)
@@ -294,7 +264,7 @@ class EventWorker:
 
     # ---------------------------------------------------------------- names
 
-    def _ask_for_a_name(self, heard: _Heard) -> None:
+    def _ask_for_a_name(self, heard: Hearing) -> None:
         """Nothing is heard under a name that the topic may belie: of a publisher that is silent
         now, the past tells the topic."""
         self._end_asking(heard)
@@ -302,12 +272,12 @@ class EventWorker:
         if heard.asking is not None:
             heard.asking.ask(0)
 
-    def _end_asking(self, heard: _Heard) -> None:
+    def _end_asking(self, heard: Hearing) -> None:
         if heard.asking is not None:
             heard.asking.end()
             heard.asking = None
 
-    def _take_name(self, heard: _Heard, now: Moment) -> None:
+    def _take_name(self, heard: Hearing, now: Moment) -> None:
         """The first reply names the stream, which then asks for itself. Replies of older
         publishers have no topic: the first live message will tell."""
         assert heard.asking is not None
@@ -316,7 +286,7 @@ class EventWorker:
                 batch = replayed_batch(frames)
             except BadFrames as error:
                 endpoint = heard.listening.subscription.endpoint
-                _say_once(heard.faults, f"replay of {endpoint}: {error}; not taken")
+                say_once(heard.faults, f"replay of {endpoint}: {error}; not taken")
                 continue
             self._end_asking(heard)
             if batch is not None and batch.topic is not None:
@@ -327,7 +297,7 @@ class EventWorker:
 
     # ---------------------------------------------------------------- messages
 
-    def _take_changes(self, heard: _Heard, now: Moment) -> None:
+    def _take_changes(self, heard: Hearing, now: Moment) -> None:
         """Connections that came or went. The streams of one that several share are asked all."""
         listening = heard.listening
         subscription = listening.subscription
@@ -338,7 +308,7 @@ class EventWorker:
             if won and subscription.bind and subscription.replica and listening.connections > 1:
                 self._share_a_name(heard)
 
-    def _tell_all(self, heard: _Heard, is_connected: bool, now: Moment) -> None:
+    def _tell_all(self, heard: Hearing, is_connected: bool, now: Moment) -> None:
         for stream in heard.streams.values():
             stream.follower.connected(is_connected, now)
         if not is_connected:
@@ -346,7 +316,7 @@ class EventWorker:
         elif not heard.streams and not heard.listening.subscription.bind:
             self._ask_for_a_name(heard)
 
-    def _share_a_name(self, heard: _Heard) -> None:
+    def _share_a_name(self, heard: Hearing) -> None:
         """Two publishers under one configured name: their numbers would be mixed."""
         subscription = heard.listening.subscription
         reason = (
@@ -358,7 +328,7 @@ class EventWorker:
         for name in heard.streams:
             self._tracker.lost(name, reason)
 
-    def _take_messages(self, heard: _Heard, now: Moment) -> None:
+    def _take_messages(self, heard: Hearing, now: Moment) -> None:
         for message in heard.listening.messages(MESSAGES_A_TURN):
             try:
                 batch = live_batch(message.frames)
@@ -378,34 +348,27 @@ class EventWorker:
                     subscription.endpoint, MAX_STREAMS_A_SOCKET,
                 )  # fmt: skip
 
-    def _fault(self, heard: _Heard, fault: str, message: Message) -> None:
+    def _fault(self, heard: Hearing, fault: str, message: Message) -> None:
         """A message of a wrong shape is counted; each kind of fault is told of once a socket."""
         subscription = heard.listening.subscription
-        _say_once(heard.faults, f"events at {subscription.endpoint}: {fault}; not taken")
+        say_once(heard.faults, f"events at {subscription.endpoint}: {fault}; not taken")
         if subscription.replica:
             self._tracker.malformed(subscription.stream("", message.peer))
         elif not subscription.bind:
             for name in heard.streams:
                 self._tracker.malformed(name)
 
-    def _take_replies(self, stream: _Stream, now: Moment) -> None:
+    def _take_replies(self, stream: Stream, now: Moment) -> None:
         assert stream.replays is not None
         for frames in stream.replays.replies(MESSAGES_A_TURN):
             try:
                 batch = replayed_batch(frames)
             except BadFrames as error:
                 name = stream.follower.stream
-                _say_once(stream.faults, f"replay of {name.replica}: {error}; not taken")
+                say_once(stream.faults, f"replay of {name.replica}: {error}; not taken")
                 self._tracker.malformed(name)
                 continue
             if batch is None:
                 stream.follower.replay_ended(now)
             elif stream.is_meant(batch.topic):
                 stream.follower.replied(batch, now)
-
-
-def _say_once(said: set[str], message: str) -> None:
-    """Log each message once, and not more kinds than a person would read."""
-    if message not in said and len(said) < MAX_FAULTS_SAID:
-        said.add(message)
-        logger.warning("%s", message)
