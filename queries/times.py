@@ -28,6 +28,11 @@ def as_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def utc_without_zone(moment: datetime) -> datetime:
+    """The same instant as columns of the store keep it; without a zone it is taken as UTC."""
+    return as_utc(moment).replace(tzinfo=None)
+
+
 def _back(now: datetime, seconds: float, text: str) -> datetime:
     try:
         return as_utc(now) - timedelta(seconds=seconds)

@@ -35,6 +35,7 @@ from exporter.sources.spend_logs_table import (
 from exporter.store.append import Stream, append
 from exporter.store.bookmarks import Bookmark, Read, keyed
 from exporter.store.store import Store
+from queries.times import utc_without_zone
 
 logger = logging.getLogger(__name__)
 
@@ -292,4 +293,4 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _as_column(moment: datetime, has_zone: bool) -> datetime:
-    return moment if has_zone else moment.astimezone(UTC).replace(tzinfo=None)
+    return moment if has_zone else utc_without_zone(moment)

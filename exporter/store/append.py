@@ -26,6 +26,7 @@ from exporter.store.feed import Feed
 from exporter.store.identity import Facts, Settled
 from exporter.store.rollup import REPORTED
 from exporter.store.store import Store
+from queries.times import utc_without_zone
 
 
 @dataclass(frozen=True)
@@ -98,18 +99,13 @@ def _append(
     also: Callable[[duckdb.DuckDBPyConnection], None] | None = None,
 ) -> BatchResult:
     with store.write() as cursor:
-        steps = _Append(store, cursor, stream, _utc(arrived or datetime.now(UTC)))
+        steps = _Append(store, cursor, stream, utc_without_zone(arrived or datetime.now(UTC)))
         result, delta = steps.run(feed)
         if also:
             also(cursor)
     store.counters.apply(delta)
     store.added(steps.fresh.batch, result.accepted + result.corrected)
     return result
-
-
-def _utc(moment: datetime) -> datetime:
-    """Without a zone, as the store keeps time stamps."""
-    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 class _Append:
@@ -213,7 +209,7 @@ class _Append:
         parameters = {
             "source": self.stream.source,
             "arrived": self.arrived,
-            "began": _utc(self.stream.began),
+            "began": utc_without_zone(self.stream.began),
             "batch": self.fresh.batch,
             "earliest": self.store.earliest,
             "key": self.store.key,

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from exporter.store.store import Store
+from queries.times import utc_without_zone
 
 _SCHEMA = pa.schema(
     [("name", pa.int64()), ("version", pa.int64()), ("modified", pa.timestamp("us"))]
@@ -65,7 +66,7 @@ class Bookmark:
 
     def keep(self, cursor: duckdb.DuckDBPyConnection, read: Iterable[Read]) -> None:
         """Notes objects as read, inside a transaction."""
-        rows = [(entry.name, entry.version, _plain(entry.modified)) for entry in read]
+        rows = [(entry.name, entry.version, utc_without_zone(entry.modified)) for entry in read]
         if not rows:
             return
         columns = [list(column) for column in zip(*rows, strict=True)]
@@ -95,7 +96,7 @@ class Bookmark:
 
     def move(self, cursor: duckdb.DuckDBPyConnection, before: datetime) -> None:
         """The same inside a transaction."""
-        given = {**self._which, "before": _plain(before)}
+        given = {**self._which, "before": utc_without_zone(before)}
         cursor.execute(
             """INSERT INTO object_marks VALUES ($source, $prefix, $before::TIMESTAMP)
                 ON CONFLICT DO UPDATE SET before = greatest(before, excluded.before)""",
@@ -113,8 +114,3 @@ class Bookmark:
             return cursor.execute(query, {**self._which, **(more or {})}).fetchall()
         finally:
             cursor.close()
-
-
-def _plain(moment: datetime) -> datetime:
-    """As the store keeps time stamps."""
-    return moment.astimezone(UTC).replace(tzinfo=None)

@@ -4,11 +4,12 @@ Until a label is full its values are admitted as they come; whoever came first n
 whoever matters. The daily choice takes those with the most prompt tokens.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import duckdb
 
 from exporter.store.store import Store
+from queries.times import utc_without_zone
 
 _CHOSEN = "labels_chosen"
 _DAY = timedelta(days=1)
@@ -21,7 +22,7 @@ def choose_labels(store: Store, now: datetime) -> None:
     A promoted value starts at 0, its past stays in 'other'; a demoted one stands still until
     restart and ends there. Chosen less than a day ago: nothing happens.
     """
-    moment = now.astimezone(UTC).replace(tzinfo=None)
+    moment = utc_without_zone(now)
     with store.write() as cursor:
         if not _due(cursor, moment):
             return

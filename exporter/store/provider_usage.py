@@ -10,7 +10,7 @@ import pyarrow as pa
 from exporter.errors import PrefixscopeError
 from exporter.sources.usage_reports.rows import UsageRow
 from exporter.store.store import Store
-from queries.times import as_utc
+from queries.times import utc_without_zone
 
 Window = tuple[datetime, datetime]
 
@@ -134,7 +134,11 @@ def _forget(cursor: duckdb.DuckDBPyConnection, report: _Report, window: Window) 
     cursor.execute(
         "DELETE FROM provider_usage WHERE reporter = $reporter AND account = $account"
         " AND day >= $since AND day < $until",
-        {**report.parameters(), "since": _naive(window[0]), "until": _naive(window[1])},
+        {
+            **report.parameters(),
+            "since": utc_without_zone(window[0]),
+            "until": utc_without_zone(window[1]),
+        },
     )
 
 
@@ -161,8 +165,8 @@ def _batch(report: _Report, rows: Sequence[UsageRow], read_at: datetime) -> pa.T
     given: dict[str, list[object]] = {
         "reporter": [report.reporter] * len(rows),
         "account": [report.account] * len(rows),
-        "day": [_naive(row.day) for row in rows],
-        "read_at": [_naive(read_at)] * len(rows),
+        "day": [utc_without_zone(row.day) for row in rows],
+        "read_at": [utc_without_zone(read_at)] * len(rows),
     }
     return pa.table(
         {
@@ -170,8 +174,3 @@ def _batch(report: _Report, rows: Sequence[UsageRow], read_at: datetime) -> pa.T
             for name, kind in _COLUMNS.items()
         }
     )
-
-
-def _naive(moment: datetime) -> datetime:
-    """As the columns keep it: UTC without a zone."""
-    return as_utc(moment).replace(tzinfo=None)

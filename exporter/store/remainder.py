@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import duckdb
 
 from exporter.records import EngineSample
-from queries.times import as_utc
+from queries.times import utc_without_zone
 
 # In the order of the record: what counters rose by, then gauges, which are of the end alone.
 _FIELDS = tuple(EngineSample.model_fields)
@@ -62,10 +62,7 @@ def remainder(cursor: duckdb.DuckDBPyConnection, sample: EngineSample) -> list[E
 def _told(cursor: duckdb.DuckDBPyConnection, sample: EngineSample, whole: Span) -> list[Told]:
     names = ("replica", "engine", "origin", "origin_name")
     asked = {name: getattr(sample, name) for name in names}
-    borders = {
-        name: as_utc(at).replace(tzinfo=None)
-        for name, at in zip(("since", "ts"), whole, strict=True)
-    }
+    borders = {name: utc_without_zone(at) for name, at in zip(("since", "ts"), whole, strict=True)}
     rows = cursor.execute(_TOLD, asked | borders).fetchall()
     columns = [column[0] for column in cursor.description or ()]
     return [_as_told(dict(zip(columns, row, strict=True)), whole) for row in rows]

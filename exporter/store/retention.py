@@ -5,13 +5,14 @@ speak, for `rollup_days`. Whatever is forgotten, counters keep their totals. Duc
 room but seldom cuts the file, so its size levels off at the most that was kept at a time.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import duckdb
 
 from exporter.store import blocks, live, rollup
 from exporter.store.labels import choose_labels
 from exporter.store.store import Store, earliest
+from queries.times import utc_without_zone
 
 # Tables whose rows go after `rollup_days`, and the time they go by.
 _AGED = (
@@ -71,7 +72,7 @@ def retain(store: Store, now: datetime) -> None:
 
 def _whole_hour(moment: datetime) -> datetime:
     """The start of the hour, in UTC without a zone, as the columns keep time."""
-    utc = moment.astimezone(UTC).replace(tzinfo=None)
+    utc = utc_without_zone(moment)
     return utc.replace(minute=0, second=0, microsecond=0)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from exporter.records import EngineSample
 from exporter.store import decode, eligibility
 from exporter.store.remainder import remainder
+from queries.times import utc_without_zone
 
 _TIME = pa.timestamp("us")
 _INTEGER_32 = {"block_size"}
@@ -171,7 +172,7 @@ def _beside(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSample]) 
     """Which samples tell what another origin has told."""
     first = min(sample.since or sample.ts for sample in samples)
     last = max(sample.ts for sample in samples)
-    borders = {"first": _naive(first), "last": _naive(last)}
+    borders = {"first": utc_without_zone(first), "last": utc_without_zone(last)}
     return sorted(number for (number,) in cursor.execute(_TOLD_ELSEWHERE, borders).fetchall())
 
 
@@ -181,10 +182,10 @@ def _mark_requests(cursor: duckdb.DuckDBPyConnection, samples: Sequence[EngineSa
     if off:
         first = min(sample.since or sample.ts for sample in off)
         last = max(sample.ts for sample in off)
-        eligibility.mark_stored(cursor, _naive(first), _naive(last))
+        eligibility.mark_stored(cursor, utc_without_zone(first), utc_without_zone(last))
     decoding = [sample.ts for sample in samples if sample.role == "decode"]
     if decoding:
-        decode.mark(cursor, _naive(min(decoding)), _naive(max(decoding)))
+        decode.mark(cursor, utc_without_zone(min(decoding)), utc_without_zone(max(decoding)))
 
 
 def upsert_targets(cursor: duckdb.DuckDBPyConnection, rows: Iterable[TargetRow]) -> None:
@@ -218,7 +219,8 @@ def recent_replicas(cursor: duckdb.DuckDBPyConnection, since: datetime) -> dict[
     """The replicas each target has shown since then."""
     found: dict[str, set[str]] = {}
     rows = cursor.execute(
-        "SELECT DISTINCT target, replica FROM engine_samples WHERE ts >= ?", [_naive(since)]
+        "SELECT DISTINCT target, replica FROM engine_samples WHERE ts >= ?",
+        [utc_without_zone(since)],
     )
     for target, replica in rows.fetchall():
         found.setdefault(target, set()).add(replica)
@@ -247,14 +249,9 @@ def _aware(value: object) -> object:
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     if kind == _TIME:
-        values = [_naive(v) if isinstance(v, datetime) else None for v in values]
+        values = [utc_without_zone(v) if isinstance(v, datetime) else None for v in values]
     elif pa.types.is_map(kind):
         values = [list(v.items()) if isinstance(v, dict) else None for v in values]
     elif pa.types.is_list(kind):
         values = [list(v) if isinstance(v, tuple) else None for v in values]
     return pa.array(values, kind)
-
-
-def _naive(moment: datetime) -> datetime:
-    """As the columns keep it: UTC without a zone."""
-    return moment.astimezone(UTC).replace(tzinfo=None)

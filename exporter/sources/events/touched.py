@@ -5,7 +5,7 @@ metric pages told of capacity and sleep.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 import duckdb
@@ -13,6 +13,7 @@ import duckdb
 from exporter.blocks.rows import UsedPrefix
 from exporter.records import EngineSample
 from exporter.store.store import Store
+from queries.times import utc_without_zone
 
 # Rows handed over at once: the tracker is locked meanwhile, and each has a chain of up to some
 # thousand hashes.
@@ -85,12 +86,12 @@ class Past(Generic[_Row]):
         self, between: Callable[[datetime, datetime], Sequence[_Row]], since: datetime
     ) -> None:
         self._between = between
-        self._read_until = _plain(since)
+        self._read_until = utc_without_zone(since)
         self._rows: deque[_Row] = deque()
 
     def until(self, at: datetime) -> Sequence[_Row]:
         """What was no later than this moment and was not handed out yet."""
-        moment, found = _plain(at), []
+        moment, found = utc_without_zone(at), []
         if moment >= self._read_until:
             end = moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
             self._rows.extend(self._between(self._read_until, end))
@@ -124,8 +125,3 @@ def past_samples(store: Store, replica: str, since: datetime) -> Past[EngineSamp
 def _fetched(store: Store, sql: str, values: dict[str, object]) -> Sequence[tuple[Any, ...]]:
     with closing(store.cursor()) as cursor:
         return cursor.execute(sql, values).fetchall()
-
-
-def _plain(moment: datetime) -> datetime:
-    """Without a zone, as the store keeps times."""
-    return moment.astimezone(UTC).replace(tzinfo=None)
