@@ -1,7 +1,7 @@
 /*
 name: block_streams
 question: Do the streams of KV-cache events arrive whole?
-grain: one row per source and replica; trouble first
+grain: one row per source, replica and model; trouble first
 params:
   model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
