@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.blocks.order import StreamName
-from exporter.blocks.rows import BlockStream
+from exporter.blocks.rows import BlockStream, Drained
 from exporter.blocks.tracker import Tracker
 from exporter.store.blocks import known_streams, write_drained
 from exporter.store.store import Store
@@ -136,3 +138,46 @@ def test_a_stream_that_was_forgotten_and_is_heard_again_counts_once(store: Store
     write_drained(store, tracker.drain(moment(120)))
     assert told(store) == (8, 2, 4, 1)
     assert stream_of(store).batches == 5
+
+
+EVENTS = st.one_of(
+    st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True).map(stored),
+    st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True).map(removed),
+    st.just(CLEARED),
+)
+STARTS = st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=5)
+Counts = tuple[int, ...]
+
+
+def counted(drains: list[Drained]) -> Counts:
+    minutes = [minute for drained in drains for minute in drained.minutes]
+    names = ("stored_blocks", "evicted_blocks", "reset_blocks")
+    sums = tuple(sum(getattr(minute, name) for minute in minutes) for name in names)
+    return (*sums, sum(len(drained.resets) for drained in drains))
+
+
+@given(st.lists(st.lists(EVENTS, max_size=3), min_size=1, max_size=40), STARTS)
+def test_however_often_an_exporter_starts_everything_counts_once(
+    batches: list[list[Event]], starts: list[tuple[int, bool]]
+) -> None:
+    """Every start is replayed from 0 up to some batch, and drained in the middle or not."""
+    bodies = numbered(batches)
+    once = Tracker(KEY, chains=False)
+    for number, body in bodies:
+        once.hear(STREAM, number, body, moment(number))
+    expected = counted([once.drain(moment(100))])
+    drains: list[Drained] = []
+    known: list[BlockStream] = []
+    for until, is_drained in [*starts, (len(bodies), False)]:
+        tracker = Tracker(KEY, chains=False)
+        tracker.restore(known)
+        for number, body in bodies[:until]:
+            tracker.hear(STREAM, number, body, moment(100), replayed=True)
+            if is_drained and number == until // 2:
+                drains.append(tracker.drain(moment(100)))
+        drains.append(tracker.drain(moment(100)))
+        known = [*drains[-1].streams] or known
+    assert counted(drains) == expected
+    assert known[0].batches == len(bodies)
+    held = [[cache.resident_blocks for cache in each.snapshot().caches] for each in (once, tracker)]
+    assert held[0] == held[1]
