@@ -5,8 +5,6 @@ PYTHON ?= python3
 VENV ?= .venv
 UV ?= uv
 ARGS ?=
-# Of tests beside each other: one a core. Many wait, so one more is faster where nobody else works.
-PROCESSES ?= auto
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -27,7 +25,7 @@ demo-engine: $(RUN_STAMP) ## Start a real vLLM on the CPU with traffic (installs
 	@$(BIN)/python -m prefixscope.demo_engine $(ARGS)
 
 test: $(DEV_STAMP) ## Run all tests that need nothing but Python
-	@$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style (ruff) and who may import whom (import-linter)
 	@$(BIN)/ruff check .
