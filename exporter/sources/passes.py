@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 
 import duckdb
 
@@ -9,7 +10,7 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.tail import LogSettings, refused
 
 
-class PassFollower:
+class PassFollower(ABC):
     """Makes passes in the background. A kind of source says what one is in `poll_once`."""
 
     def __init__(self, settings: LogSettings, kind: str, poll_seconds: float) -> None:
@@ -41,9 +42,9 @@ class PassFollower:
         """What could not be read in the last pass."""
         return list(self._errors)
 
+    @abstractmethod
     def poll_once(self) -> None:
         """One pass: takes what is new, and says what cannot be read."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         while not self._stopped.is_set():
