@@ -148,10 +148,11 @@ def _first_rows(stream: BinaryIO, log_format: LogFormat, rows: int) -> pa.Table:
     return pa.concat_tables(found) if found else pa.table(_NO_LINES)
 
 
+# pa.array() would import pandas wherever the command line is started.
 _NO_LINES = {
-    "position": pa.array([], pa.int64()),
-    "line_number": pa.array([], pa.int64()),
-    "line": pa.array([], pa.string()),
+    "position": pa.nulls(0, pa.int64()),
+    "line_number": pa.nulls(0, pa.int64()),
+    "line": pa.nulls(0, pa.string()),
 }
 
 

@@ -80,11 +80,11 @@ def test_configuration_of_fsspec_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     assert opened.config_kwargs == expected
 
 
-def test_libraries_are_imported_for_such_a_path_only() -> None:
+def test_heavy_libraries_wait_until_they_are_needed() -> None:
     code = """
 import sys
 import prefixscope.cli, prefixscope.serve, prefixscope.loading, prefixscope.commands.load
-print({"fsspec", "s3fs", "gcsfs", "adlfs", "botocore"} & set(sys.modules))
+print({"fsspec", "s3fs", "gcsfs", "adlfs", "botocore", "pandas"} & set(sys.modules))
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True,
