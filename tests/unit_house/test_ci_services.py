@@ -10,6 +10,9 @@ SERVICES = ROOT / ".ci" / "services"
 # What the script itself needs; a machine's own servers must not be found.
 NEEDED = ("bash", "timeout", "mktemp", "tail", "rm", "chmod")
 
+SERVERS = ("prometheus", "promtool", "prometheus-alertmanager", "nginx", "docker-compose")
+PACKAGES = "prometheus prometheus-alertmanager nginx docker-compose postgresql"
+
 
 class Machine:
     """A machine with these programs alone. `apt-get` notes what it was told, and may fail."""
@@ -35,7 +38,7 @@ class Machine:
         self.program("apt-get", f'{policy}\necho "$? $*" >> "{self.told}"\n{script}')
 
     def with_servers(self) -> None:
-        for name in ("prometheus", "promtool"):
+        for name in SERVERS:
             self.program(name, "")
         (self.postgres / "15" / "bin").mkdir(parents=True)
         (self.postgres / "15" / "bin" / "initdb").touch()
@@ -60,7 +63,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-INSTALL = "install --yes --quiet --no-install-recommends prometheus postgresql"
+INSTALL = f"install --yes --quiet --no-install-recommends {PACKAGES}"
 
 
 def test_what_is_there_is_left_alone(machine: Machine) -> None:
@@ -72,7 +75,7 @@ def test_what_is_there_is_left_alone(machine: Machine) -> None:
 
 def test_what_is_missing_is_installed_and_not_started(machine: Machine) -> None:
     machine.apt_get()
-    assert machine.run() == "ci: installing prometheus postgresql\n"
+    assert machine.run() == f"ci: installing {PACKAGES}\n"
     assert machine.calls() == [f"101 {INSTALL}"]
 
 
@@ -84,7 +87,7 @@ def test_lists_are_fetched_where_they_are_missing(machine: Machine) -> None:
 
 
 def test_without_root_or_apt_or_packages_it_says_so_and_goes_on(machine: Machine) -> None:
-    reason = "ci: without prometheus postgresql: {}; tests that need them skip\n"
+    reason = f"ci: without {PACKAGES}: {{}}; tests that need them skip\n"
     assert machine.run() == reason.format("no apt-get here")
     machine.apt_get('echo "E: Unable to locate package prometheus" >&2; exit 100')
     assert machine.run().endswith(
