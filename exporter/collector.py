@@ -22,6 +22,7 @@ from exporter.metrics_text import Family, label_text
 from exporter.records import OUTCOMES, TIERS
 from exporter.store.counters import TTFT_BOUNDS, Snapshot
 from exporter.store.samples import TargetRow
+from exporter.verdicts import NO_VERDICTS, Verdicts, add_verdicts
 
 NO_TIER = "unknown"  # cached tokens whose tier nobody named; keeps the sum over tiers whole
 MAX_SOURCES = 100  # whoever posts names the source: bound it like every other label
@@ -32,7 +33,8 @@ class Inputs:
     """Where the collector reads current state; each is called on every scrape.
 
     `blocks` is what KV-cache events tell; `bytes_per_token` what KV weighs, by model; `drops` how
-    the last window was judged.
+    the last window was judged, `verdicts` what is judged more seldom; `external_url` where people
+    reach this exporter, '' if that is not known.
     """
 
     counters: Callable[[], Snapshot]
@@ -43,6 +45,8 @@ class Inputs:
     blocks: Callable[[], BlocksSnapshot] = BlocksSnapshot
     bytes_per_token: Mapping[str, int] = field(default_factory=dict)
     drops: Callable[[], Iterable[Drop]] = tuple
+    verdicts: Callable[[], Verdicts] = lambda: NO_VERDICTS
+    external_url: str = ""
 
 
 class Collector:
@@ -66,6 +70,7 @@ class Collector:
         _add_ttft(page, counters)
         self._add_engines(page)
         add_drops(page, self._inputs.drops())
+        add_verdicts(page, self._inputs.verdicts())
         for target in self._inputs.targets():
             _add_target(page, target)
         _add_ingest(page, counters)
@@ -125,6 +130,9 @@ class Collector:
         versions = (self._inputs.version, platform.python_version())
         labels = label_text(("version", "python_version"), versions)
         page["prefixscope_build_info"].add(labels, 1)
+        if self._inputs.external_url:
+            link = label_text(("url",), (self._inputs.external_url.rstrip("/"),))
+            page["prefixscope_external_url_info"].add(link, 1)
         page["prefixscope_store_bytes"].add("", _store_bytes(self._inputs.store_file))
 
 

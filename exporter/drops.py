@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -58,6 +58,10 @@ class Drop:
     drop_ratio: float
     kind: str | None
     severity: str | None
+    expected_ratio: float | None = None
+    actual_ratio: float | None = None
+    contributor: str = ""  # the template that lost most, '' where none did
+    since: datetime | None = None  # start of the first window judged a drop without a break
 
 
 def judge(cursor: duckdb.DuckDBPyConnection, settings: DropSettings, until: datetime) -> list[Drop]:
@@ -94,19 +98,56 @@ def _drop(row: Mapping[str, object], value: Mapping[str, str]) -> Drop:
         ratio if isinstance(ratio, float) else 0.0,
         str(kind) if row["is_drop"] else None,
         None if severity is None else str(severity),
+        expected_ratio=_ratio(row["expected_ratio"]),
+        actual_ratio=_ratio(row["token_hit_ratio"]),
+        contributor=str(row["contributor"] or ""),
+        since=_instant(row["ts"]) if row["is_drop"] else None,
     )
 
 
+def _ratio(value: object) -> float | None:
+    return value if isinstance(value, float) else None
+
+
+def _instant(value: object) -> datetime | None:
+    """A time as answers write it."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else None
+
+
+def keep_since(before: Iterable[Drop], now: Iterable[Drop]) -> list[Drop]:
+    """These drops, each since when it has been one: another class, or a page that becomes a
+    ticket, is the same drop."""
+    began = {drop.labels: drop.since for drop in before}
+    return [
+        replace(drop, since=began.get(drop.labels) or drop.since) if drop.severity else drop
+        for drop in now
+    ]
+
+
 def add_drops(page: Page, drops: Iterable[Drop]) -> None:
-    """The families of drops. Class and severity have series only while there is a drop, and the
-    class is no label of the others: another class must neither resolve an alert nor raise one."""
+    """The families of drops. All but the ratio have series only while there is a drop, and the
+    class is a label of info alone: another class must neither resolve an alert nor raise one."""
     for drop in drops:
         labels = label_text(DROP, drop.labels)
         page["prefixcache_peak_hit_drop_ratio"].add(labels, drop.drop_ratio)
         if drop.severity is not None:
-            kind = label_text((*DROP, "class"), (*drop.labels, drop.kind or ""))
-            page["prefixcache_peak_hit_drop_info"].add(kind, 1)
+            named = (*drop.labels, drop.kind or "", drop.contributor)
+            info = label_text((*DROP, "class", "contributor"), named)
+            page["prefixcache_peak_hit_drop_info"].add(info, 1)
             page["prefixcache_peak_hit_drop_severity"].add(labels, SEVERITIES[drop.severity])
+            _add_course(page, labels, drop)
+
+
+def _add_course(page: Page, labels: str, drop: Drop) -> None:
+    """From what, to what, since when: what a message about the drop says."""
+    since = None if drop.since is None else drop.since.timestamp()
+    for name, value in (
+        ("expected_ratio", drop.expected_ratio),
+        ("actual_ratio", drop.actual_ratio),
+        ("since_timestamp_seconds", since),
+    ):
+        if value is not None:
+            page[f"prefixcache_peak_hit_drop_{name}"].add(labels, value)
 
 
 class DropWatch:
@@ -142,7 +183,9 @@ class DropWatch:
         while not self._stopped.wait(_seconds_to_next_minute(datetime.now(UTC))):
             until = datetime.now(UTC).replace(second=0, microsecond=0)
             try:
-                self._drops = judge(self._store.cursor(), self._settings, until)
+                self._drops = keep_since(
+                    self.current(), judge(self._store.cursor(), self._settings, until)
+                )
                 self._judged = time.monotonic()
             except duckdb.Error:
                 _log.exception("drops could not be judged; trying again in a minute")

@@ -175,7 +175,6 @@ DEFINITIONS: tuple[Definition, ...] = (
         "1 = every block is in one place. Source: KV-cache events, by keyed hash of a block's "
         "content and all before it.",
     ),
-    # ---- about this exporter
     # ---- judgements
     Definition(
         "prefixcache_peak_hit_drop_ratio",
@@ -195,8 +194,52 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "prefixcache_peak_hit_drop_info",
         "info",
-        (*DROP, "class"),
-        "1 while there is a drop, with its class. Source: question peak_drop.",
+        (*DROP, "class", "contributor"),
+        "1 while there is a drop, with its class and the template that lost most by a lower ratio "
+        "of its own. Source: question peak_drop.",
+    ),
+    Definition(
+        "prefixcache_peak_hit_drop_expected_ratio",
+        "gauge",
+        DROP,
+        "Token hit ratio that hours and load let expect. Series only while there is a drop. "
+        "Source: question peak_drop.",
+    ),
+    Definition(
+        "prefixcache_peak_hit_drop_actual_ratio",
+        "gauge",
+        DROP,
+        "Token hit ratio of the last window. Series only while there is a drop. Source: question "
+        "peak_drop.",
+    ),
+    Definition(
+        "prefixcache_peak_hit_drop_since_timestamp_seconds",
+        "gauge",
+        DROP,
+        "Start of the first window judged a drop without a break, in Unix seconds, as far back as "
+        "this exporter runs. Series only while there is a drop. Source: question peak_drop.",
+    ),
+    Definition(
+        "prefixcache_offload_pays",
+        "gauge",
+        ("model", "tier"),
+        "1 = keeping KV in this lower tier pays, 0 = it does not, over the last 24 hours; no "
+        "series where that cannot be told. Source: question offload_verdict, every ten minutes.",
+    ),
+    Definition(
+        "prefixcache_stale_reused_tokens",
+        "gauge",
+        ("model", "reason"),
+        "Cached tokens of the last hour that were written under another model, adapter or engine "
+        "version, or that nobody wrote since the weights changed; reasons as in the question "
+        "stale_reuse, critical and warning ones. Source: that question, every ten minutes.",
+    ),
+    # ---- about this exporter
+    Definition(
+        "prefixscope_external_url_info",
+        "info",
+        ("url",),
+        "Where people reach this exporter (setting server.external_url): alerts link there.",
     ),
     Definition(
         "prefixscope_build_info",

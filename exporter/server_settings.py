@@ -3,6 +3,7 @@
 import ipaddress
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -16,6 +17,17 @@ def _checked_address(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_checked_address)]
+
+
+def _checked_url(text: str) -> str:
+    """A link people can follow; a path (behind a proxy) may be part of it, a query may not."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"{text!r} is no address like https://cache.example.org/prefixscope")
+    return text.rstrip("/")
+
+
+ExternalUrl = Annotated[str, AfterValidator(_checked_url)]
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -41,6 +53,9 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     listen: Address = Field("127.0.0.1:9465", description="HOST:PORT of the exporter")
+    external_url: ExternalUrl | None = Field(
+        None, description="where people reach it, for links in alerts; where it listens if not set"
+    )
     token: SecretStr | None = Field(
         None, description="bearer token every request but health must carry; better a token_file"
     )

@@ -39,6 +39,7 @@ from exporter.sources.tail import LogSettings, Tailer
 from exporter.store.blocks import known_streams
 from exporter.store.counters import Snapshot
 from exporter.store.store import Store
+from exporter.verdicts import VerdictWatch
 from prefixscope import __version__
 from prefixscope.housekeeping import Housekeeping
 from prefixscope.owner import remove_owner, write_owner
@@ -67,6 +68,14 @@ class Worker(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it is running."""
+
+
+@dataclass(frozen=True)
+class Judges:
+    """What judges in the background for alerts."""
+
+    drops: DropWatch
+    verdicts: VerdictWatch
 
 
 @dataclass(frozen=True)
@@ -123,17 +132,19 @@ def running(settings: Settings) -> Iterator[Running]:
         tailers = [_follower(store, log, names.get(log.source)) for log in settings.logs]
         prices = ModelPrices(store, settings.prices)
         events = _events(store, tracker, settings.events, [scraper, *sources])
-        drops = DropWatch(store, settings.drops)
+        drops, verdicts = DropWatch(store, settings.drops), VerdictWatch(store)
         workers: list[Worker] = [
-            *(Housekeeping(store, prices), drops, scraper),
+            *(Housekeeping(store, prices), drops, verdicts, scraper),
             *(*sources, *tailers, *events),
         ]
         for worker in workers:
             worker.start()
             stack.callback(worker.stop)
         intake, history = Intake(store, names=names), History(store, targets)
+        judges = Judges(drops, verdicts)
+        link = settings.server.external_url or url
         services = _services(
-            store, intake, history, totals, scraper, sources, workers, tracker, drops
+            store, intake, history, totals, scraper, sources, workers, tracker, judges, link
         )
         app = build_app(services, settings.server, token)
         server_stopped = stack.enter_context(_serving(app, listener))
@@ -176,7 +187,8 @@ def _services(
     sources: Sequence[PrometheusSource],
     workers: Sequence[Worker],
     tracker: Tracker,
-    drops: DropWatch,
+    judges: Judges,
+    external_url: str,
 ) -> Services:
     """What the server serves from."""
 
@@ -196,7 +208,9 @@ def _services(
         version=__version__,
         blocks=tracker.snapshot,
         bytes_per_token=kept_geometry(store),
-        drops=drops.current,
+        drops=judges.drops.current,
+        verdicts=judges.verdicts.current,
+        external_url=external_url,
     )
 
     def not_ready() -> str | None:

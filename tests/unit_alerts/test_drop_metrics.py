@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from exporter.drops import MOST_SERIES, Drop, DropSettings, add_drops, judge
+from exporter.drops import MOST_SERIES, Drop, DropSettings, add_drops, judge, keep_since
 from exporter.metrics import Page
 from exporter.store.store import Store
 from tests.unit_alerts.hours import MONDAY, RATIOS, put_hour
@@ -45,6 +45,8 @@ def test_a_drop_is_judged_by_model_and_by_what_dropped(store: Store) -> None:
     whole = labels["log", "m", "", "", ""]
     assert whole.drop_ratio == pytest.approx(0.7)
     assert (whole.kind, whole.severity) == ("reuse stopped", "page")
+    assert (whole.expected_ratio, whole.actual_ratio) == pytest.approx((0.8, 0.1))
+    assert (whole.contributor, whole.since) == ("t", MONDAY)
 
 
 def test_without_a_drop_only_models_have_a_series(store: Store) -> None:
@@ -68,15 +70,38 @@ def test_series_are_bounded(store: Store) -> None:
 
 def test_the_class_is_a_label_of_info_alone() -> None:
     shown = ("log", "m", "", 'a "quoted" one', "")
-    drops = [Drop(shown, 0.25, "reset", "ticket"), Drop(("log", "n", "", "", ""), -0.1, None, None)]
+    drop = Drop(shown, 0.25, "reset", "ticket", 0.75, 0.5, "checkout v8", MONDAY)
+    drops = [drop, Drop(("log", "n", "", "", ""), -0.1, None, None, 0.5, 0.6)]
     other = 'basis="log",model="n",route="",template="",tenant=""'
     named = r'basis="log",model="m",route="",template="a \"quoted\" one",tenant=""'
+    contributor = 'class="reset",contributor="checkout v8"'
     assert lines(drops) == {
         f"prefixcache_peak_hit_drop_ratio{{{named}}}": 0.25,
         f"prefixcache_peak_hit_drop_severity{{{named}}}": 1,
-        f'prefixcache_peak_hit_drop_info{{{named},class="reset"}}': 1,
+        f"prefixcache_peak_hit_drop_info{{{named},{contributor}}}": 1,
+        f"prefixcache_peak_hit_drop_expected_ratio{{{named}}}": 0.75,
+        f"prefixcache_peak_hit_drop_actual_ratio{{{named}}}": 0.5,
+        f"prefixcache_peak_hit_drop_since_timestamp_seconds{{{named}}}": MONDAY.timestamp(),
         f"prefixcache_peak_hit_drop_ratio{{{other}}}": -0.1,
     }
+
+
+def test_another_class_or_severity_is_the_same_drop() -> None:
+    key, other = ("log", "m", "", "", ""), ("log", "n", "", "", "")
+    before = [Drop(key, 0.25, "reset", "page", since=MONDAY)]
+    now = [
+        Drop(key, 0.2, "deploy", "ticket", since=END),
+        Drop(other, 0.2, "deploy", "ticket", since=END),
+    ]
+    assert [drop.since for drop in keep_since(before, now)] == [MONDAY, END]
+
+
+def test_a_drop_that_was_over_begins_anew() -> None:
+    key = ("log", "m", "", "", "")
+    over = keep_since([Drop(key, 0.25, "reset", "page", since=MONDAY)], [Drop(key, 0, None, None)])
+    assert over[0].since is None
+    again = keep_since(over, [Drop(key, 0.25, "reset", "page", since=END)])
+    assert again[0].since == END
 
 
 def test_an_unknown_zone_is_refused() -> None:
