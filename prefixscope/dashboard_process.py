@@ -23,18 +23,20 @@ STOP_SECONDS = 10
 
 
 @contextmanager
-def dashboard(address: str, exporter_url: str, token: str | None) -> Iterator[str]:
+def dashboard(
+    address: str, exporter_url: str, token: str | None, base_path: str = ""
+) -> Iterator[str]:
     """The dashboard for as long as the block lasts; gives its address once it answers."""
     listen(address).close()  # an address in use is said at once and plainly
     host, port = split_address(address)
     process = subprocess.Popen(
-        _command(host, port),
+        _command(host, port, base_path),
         env=_environment(exporter_url, token),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
     shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{port}"
+    url = f"http://{shown}:{port}" + (f"/{base_path}" if base_path else "")
     try:
         _wait_until_up(process, url)
         yield url
@@ -42,7 +44,7 @@ def dashboard(address: str, exporter_url: str, token: str | None) -> Iterator[st
         _stop(process)
 
 
-def _command(host: str, port: int) -> list[str]:
+def _command(host: str, port: int, base_path: str) -> list[str]:
     """Streamlit without a browser, without asking for an address and without telemetry."""
     return [
         sys.executable,
@@ -52,6 +54,7 @@ def _command(host: str, port: int) -> list[str]:
         str(app_file()),
         f"--server.address={host}",
         f"--server.port={port}",
+        f"--server.baseUrlPath={base_path}",
         "--server.headless=true",
         "--browser.gatherUsageStats=false",
     ]

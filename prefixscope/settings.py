@@ -34,6 +34,11 @@ class DashboardSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     listen: Address = Field("127.0.0.1:8501", description="HOST:PORT of the dashboard")
+    base_path: str = Field(
+        "",
+        pattern=r"^([\w.-]+(/[\w.-]+)*)?$",
+        description="path of a reverse proxy that the pages are under, like prefixscope",
+    )
 
 
 class Settings(BaseModel):

@@ -87,7 +87,9 @@ def _run(settings: Settings, with_dashboard: bool) -> None:
             console.print(f"exporter   {exporter.url}   (/metrics, /now, /api/v1/queries)")
             if with_dashboard:
                 token = server_token(settings.server)
-                pages = dashboard(settings.dashboard.listen, exporter.url, token)
+                pages = dashboard(
+                    settings.dashboard.listen, exporter.url, token, settings.dashboard.base_path
+                )
                 console.print(f"dashboard  {stack.enter_context(pages)}")
             console.print("Ctrl-C stops.")
             exporter.wait()
