@@ -95,6 +95,19 @@ def test_store_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path) -> N
         assert version.fetchone() == ("999",)
 
 
+def test_definitions_of_another_release_are_replaced_and_rows_stay(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", SMALL)
+    load(store, [ROW])
+    store.set_meta("definitions", "of another release")
+    with store.write() as cursor:
+        cursor.execute("CREATE OR REPLACE VIEW reject_totals AS SELECT 'old' AS source")
+    store.close()
+    again = Store.open(tmp_path / "store", SMALL)
+    assert again.cursor().execute("SELECT count(*) FROM reject_totals").fetchone() == (0,)
+    assert hit_ratio(again)["cached_tokens"] == 5
+    again.close()
+
+
 def test_a_file_that_is_no_store_and_a_place_that_is_none_are_named(tmp_path: Path) -> None:
     (tmp_path / "garbage").mkdir()
     (tmp_path / "garbage" / FILE_NAME).write_bytes(b"this is no database" * 1000)
