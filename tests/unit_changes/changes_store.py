@@ -1,0 +1,104 @@
+"""The tables of a store in memory, filled with traffic whose figures are worked out by hand.
+
+The window of every test is the week of 23 November 2026 (UTC). A sample of an engine right after
+it says that the data reaches that far: the window has 7 days.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import duckdb
+
+from queries import registry
+
+SINCE = datetime(2026, 11, 23)
+UNTIL = datetime(2026, 11, 30)
+WEEK = timedelta(days=7)
+_REQUEST: dict[str, object] = {
+    "source": "gw", "source_format": "f", "attempt": 1, "status": "ok", "outcome": "unknown",
+    "prompt_basis": "inclusive", "batch": 1, "position": 0, "model": "m",
+}  # fmt: skip
+
+
+@cache
+def _tables() -> duckdb.DuckDBPyConnection:
+    """Made once: the views take longer than all that a test asks of them."""
+    connection = duckdb.connect()
+    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
+    connection.execute(registry.views_sql())
+    return connection
+
+
+class ChangesStore:
+    """Empty tables (the same ones each time) to put hours, requests and events into, and the question asked of them."""
+
+    def __init__(self) -> None:
+        self._connection = _tables()
+        for table in ("hour_rollup", "requests", "engine_samples", "block_minutes"):
+            self._connection.execute(f"DELETE FROM {table}")
+
+    def reach(self, moment: datetime = UNTIL) -> None:
+        """Data goes on until then."""
+        self.sample(moment)
+
+    def hour(self, hour: datetime, tokens: int, cached_tokens: int, **columns: object) -> None:
+        """One row of the roll-up by hour: prompts of 1000 tokens unless `requests` says else."""
+        requests = columns.pop("requests", tokens // 1000)
+        row = {
+            "hour": hour, "model": "m", "requests": requests, "reported_requests": requests,
+            "ineligible_requests": 0, "prompt_tokens": tokens, "reported_prompt_tokens": tokens,
+            "ineligible_prompt_tokens": 0, "cached_tokens": cached_tokens, **columns,
+        }  # fmt: skip
+        self.put("hour_rollup", [row])
+
+    def requests(self, rows: Sequence[dict[str, object]]) -> None:
+        """Single requests, in no roll-up."""
+        self.put("requests", [{**_REQUEST, "arrived": row["ts"], **row} for row in rows])
+
+    def sample(self, ts: datetime, **columns: object) -> None:
+        """A page of an engine of model m."""
+        self.put("engine_samples", [{
+            "target": "r", "replica": "r", "engine": "vllm", "role": "unified", "model": "m",
+            "since": ts - timedelta(minutes=1), "ts": ts, "reset": False, "gap": False, **columns,
+        }])  # fmt: skip
+
+    def blocks(self, minute: datetime, **columns: object) -> None:
+        """What KV-cache events told of a minute."""
+        self.put("block_minutes", [{
+            "minute": minute, "heard": minute, "source": "kv", "replica": "r", "model": "m",
+            "tier": "device", "block_size": 16, **columns,
+        }])  # fmt: skip
+
+    def put(self, table: str, rows: Sequence[dict[str, object]]) -> None:
+        """Rows of the same columns; a dictionary becomes a map."""
+        if not rows:
+            return
+        names = list(rows[0])
+        places = ", ".join("MAP(?, ?)" if isinstance(v, dict) else "?" for v in rows[0].values())
+        self._connection.executemany(
+            f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})",
+            [_flat(row[name] for name in names) for row in rows],
+        )
+
+    def changes(self, **params: object) -> list[dict[str, Any]]:
+        """The answer for the week, nothing left out for being small."""
+        given = {"since": SINCE, "until": UNTIL, "least_tokens_per_day": 1, **params}
+        asked = {
+            k: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for k, v in given.items()
+        }
+        return registry.rows(registry.run(self._connection.cursor(), "changes", asked))
+
+
+def _flat(values: Any) -> list[object]:
+    flat: list[object] = []
+    for value in values:
+        flat += [list(value), list(value.values())] if isinstance(value, dict) else [value]
+    return flat
+
+
+def bounds(row: dict[str, Any]) -> tuple[str, str, int, int]:
+    """What most tests compare."""
+    return row["kind"], row["subject"], row["tokens_per_day_lower"], row["tokens_per_day_upper"]
