@@ -1,5 +1,6 @@
 """The exporter's HTTP interface on a real store, through the ordinary path."""
 
+import base64
 import gzip
 import io
 import json
@@ -496,6 +497,20 @@ def test_a_token_is_asked_for_everywhere_but_at_health(tmp_path: Path) -> None:
         assert house.post(lines(row("a"))).status_code == 401
         assert house.get("/-/healthy").status_code == 200
         assert house.get("/-/ready").status_code == 200
+
+
+def test_a_browser_may_read_with_the_token_as_a_password(tmp_path: Path) -> None:
+    with House(tmp_path / "store", token="s3cret") as house:
+        asked = house.get("/now").headers["www-authenticate"]
+        assert asked.startswith("Basic ")
+        for login, status in (("me:s3cret", 200), (":s3cret", 200), ("s3cret", 401),
+                              ("s3cret:", 401), ("me:s3cret ", 401)):  # fmt: skip
+            told = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+            assert house.get("/now", headers=told).status_code == status, login
+        assert house.get("/now", headers={"Authorization": "Basic ä"}).status_code == 401
+        # Forms of other sites send it too.
+        right = f"Basic {base64.b64encode(b'me:s3cret').decode()}"
+        assert house.post(lines(row("a")), Authorization=right).status_code == 401
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[::1"])
