@@ -10,8 +10,8 @@ SERVICES = ROOT / ".ci" / "services"
 # What the script itself needs; a machine's own servers must not be found.
 NEEDED = ("bash", "timeout", "mktemp", "tail", "rm", "chmod")
 
-SERVERS = ("prometheus", "promtool", "prometheus-alertmanager", "nginx", "docker-compose")
-PACKAGES = "prometheus prometheus-alertmanager nginx docker-compose postgresql"
+SERVERS = ("prometheus", "promtool", "prometheus-alertmanager", "nginx")
+PACKAGES = "prometheus prometheus-alertmanager nginx postgresql"
 
 
 class Machine:
