@@ -302,15 +302,13 @@ WITH calls AS (
 
 sums AS (
     SELECT
-        owner, model,
-        sum(read_tokens) AS read_tokens,
-        sum(written_tokens) FILTER (in_window) AS written_tokens,
-        count(*) FILTER (in_window AND written_tokens > 0) AS writes,
-        written_tokens - read_tokens AS unread_tokens,
-        any_value(days) AS days
+        owner, model, any_value(days) AS days,
+        sum(read_tokens) AS reads,
+        sum(written_tokens) FILTER (in_window) AS writes,
+        writes - reads AS unread
     FROM calls
-    GROUP BY ALL
-    HAVING unread_tokens >= least_per_day * any_value(days)
+    GROUP BY owner, model
+    HAVING unread >= least_per_day * any_value(days)
 ),
 
 -- Written while the write before it was alive.
@@ -341,8 +339,8 @@ SELECT
     format(
         'Of {} tokens written a day at least {} were never read ({} were read); {} were written '
         'while an earlier write was alive, and only those can be read instead.',
-        count_text(written_tokens / days), count_text(unread_tokens / days),
-        count_text(read_tokens / days), count_text(tokens / days)
+        count_text(writes / days), count_text(unread / days),
+        count_text(reads / days), count_text(tokens / days)
     ) AS evidence,
     'cache_control: on the last block that is the same in every prompt (tools, system), with nothing '
     'that changes (a clock, an id) before it' AS next_step

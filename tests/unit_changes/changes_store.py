@@ -4,18 +4,19 @@ The window of every test is the week of 23 November 2026 (UTC). A sample of an e
 it says that the data reaches that far: the window has 7 days.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from queries import registry
 
-SINCE = datetime(2026, 11, 23)
-UNTIL = datetime(2026, 11, 30)
+SINCE = datetime(2026, 11, 23, tzinfo=UTC)
+UNTIL = datetime(2026, 11, 30, tzinfo=UTC)
 WEEK = timedelta(days=7)
 _REQUEST: dict[str, object] = {
     "source": "gw", "source_format": "f", "attempt": 1, "status": "ok", "outcome": "unknown",
@@ -33,7 +34,7 @@ def _tables() -> duckdb.DuckDBPyConnection:
 
 
 class ChangesStore:
-    """Empty tables (the same ones each time) to put hours, requests and events into, and the question asked of them."""
+    """Empty tables, the same ones each time, and the question asked of them."""
 
     def __init__(self) -> None:
         self._connection = _tables()
@@ -65,38 +66,38 @@ class ChangesStore:
             "since": ts - timedelta(minutes=1), "ts": ts, "reset": False, "gap": False, **columns,
         }])  # fmt: skip
 
-    def blocks(self, minute: datetime, **columns: object) -> None:
-        """What KV-cache events told of a minute."""
-        self.put("block_minutes", [{
-            "minute": minute, "heard": minute, "source": "kv", "replica": "r", "model": "m",
-            "tier": "device", "block_size": 16, **columns,
-        }])  # fmt: skip
+    def blocks(
+        self, minute: datetime, reused: Mapping[int, int] | None = None, **columns: object
+    ) -> None:
+        """What KV-cache events told of a minute; `reused`: evicted and stored again, by bucket."""
+        row = {
+            "minute": minute, "heard": minute + timedelta(seconds=30), "source": "kv",
+            "replica": "r", "model": "m", "tier": "device", "block_size": 16, **columns,
+        }  # fmt: skip
+        table = pa.Table.from_pylist([_stored(row)])
+        gaps = pa.array([list((reused or {}).items())], pa.map_(pa.int32(), pa.int64()))
+        self._insert("block_minutes", table.append_column("evicted_reuse_gap", gaps))
 
     def put(self, table: str, rows: Sequence[dict[str, object]]) -> None:
-        """Rows of the same columns; a dictionary becomes a map."""
-        if not rows:
-            return
-        names = list(rows[0])
-        places = ", ".join("MAP(?, ?)" if isinstance(v, dict) else "?" for v in rows[0].values())
-        self._connection.executemany(
-            f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})",
-            [_flat(row[name] for name in names) for row in rows],
-        )
+        """Rows of the same columns."""
+        self._insert(table, pa.Table.from_pylist([_stored(row) for row in rows]))
+
+    def _insert(self, table: str, rows: pa.Table) -> None:
+        self._connection.register("given", rows)
+        self._connection.execute(f"INSERT INTO {table} BY NAME FROM given")
 
     def changes(self, **params: object) -> list[dict[str, Any]]:
         """The answer for the week, nothing left out for being small."""
         given = {"since": SINCE, "until": UNTIL, "least_tokens_per_day": 1, **params}
-        asked = {
-            k: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for k, v in given.items()
-        }
-        return registry.rows(registry.run(self._connection.cursor(), "changes", asked))
+        return registry.rows(registry.run(self._connection.cursor(), "changes", given))
 
 
-def _flat(values: Any) -> list[object]:
-    flat: list[object] = []
-    for value in values:
-        flat += [list(value), list(value.values())] if isinstance(value, dict) else [value]
-    return flat
+def _stored(row: dict[str, object]) -> dict[str, object]:
+    """Times as the tables have them: UTC without a zone."""
+    return {
+        name: value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
 
 
 def bounds(row: dict[str, Any]) -> tuple[str, str, int, int]:

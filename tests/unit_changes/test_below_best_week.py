@@ -114,7 +114,7 @@ def test_longer_prompts_are_other_traffic(store: ChangesStore) -> None:
 
 
 def test_no_token_stands_under_template_and_tenant(store: ChangesStore) -> None:
-    """Template t loses 0.3 for tenant a: 210,000 a week. Without a template a loses as much again."""
+    """Template t loses 210,000 a week for tenant a, who without a template loses as much again."""
     put_weeks(store, 0.5, 0.8, 0.8, template="t", tenant="a")
     put_weeks(store, 0.5, 0.8, 0.8, tenant="a")
     assert [bounds(row)[1:] for row in store.changes()] == [
