@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dashboard.answers import Answers
-from dashboard.figures.latency import at_point, points_of, quantile
-from dashboard.figures.rows import Row, Rows, number
+from dashboard.figures.latency import quantile
+from dashboard.figures.rows import Row, Rows, at_point, number, points_of
 from dashboard.filters import Window
 from dashboard.headline import Headline
 from dashboard.sources import came_from

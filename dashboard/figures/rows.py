@@ -77,3 +77,18 @@ def group(rows: Rows, column: str) -> dict[Any, list[Row]]:
     for row in rows:
         groups.setdefault(row.get(column), []).append(row)
     return groups
+
+
+def points_of(rows: Rows) -> list[str]:
+    """The TTFT points in the rows, most requests first. Points are never mixed in a figure."""
+    totals: dict[str, float] = {}
+    for row in rows:
+        point = row.get("ttft_point")
+        if point is not None:
+            totals[point] = totals.get(point, 0.0) + (number(row, "requests") or 0.0)
+    return sorted(totals, key=lambda point: (-totals[point], point))
+
+
+def at_point(rows: Rows, point: str | None) -> list[Row]:
+    """The rows of one TTFT point."""
+    return [row for row in rows if row.get("ttft_point") == point]

@@ -7,12 +7,13 @@ from dashboard.answers import Answers
 from dashboard.controls import choose
 from dashboard.figures import latency
 from dashboard.figures.numbers import percent
+from dashboard.figures.rows import at_point, points_of
 from dashboard.words import NEXT_STEP_ROWS, point_name, purpose
 
 
 def body(answers: Answers) -> None:
     """Summary, distributions, equal lengths, dose line; the engines' histogram otherwise."""
-    points = latency.points_of(answers.rows("ttft_distribution"))
+    points = points_of(answers.rows("ttft_distribution"))
     if not points:
         _engine_only(answers)
         return
@@ -35,16 +36,16 @@ def _overall(answers: Answers, point: str) -> None:
     st.markdown("##### All lengths together", help="Hits have other lengths than misses: do not "
                 "read these medians as what a hit saves. The next two charts compare like with "
                 "like.")  # fmt: skip
-    outcomes = latency.at_point(answers.rows("ttft_by_outcome"), point)
+    outcomes = at_point(answers.rows("ttft_by_outcome"), point)
     tables.show(latency.in_order(outcomes), columns.OUTCOMES, "outcomes", alt="TTFT by outcome")
     left, right = st.columns(2)
     with left:
-        rows = latency.at_point(answers.rows("ttft_distribution"), point)
+        rows = at_point(answers.rows("ttft_distribution"), point)
         figure = latency.distribution(rows)
         page.chart(figure, "latency-spread", "TTFT distributions of hits and misses")
     with right:
         figure = latency.ttft_over_time(
-            latency.at_point(answers.over_time("ttft_over_time"), point),
+            at_point(answers.over_time("ttft_over_time"), point),
             step_seconds=answers.step_seconds,
             since=answers.window.since, until=answers.window.until,
         )  # fmt: skip
@@ -54,14 +55,14 @@ def _overall(answers: Answers, point: str) -> None:
 def _equal_length(answers: Answers, point: str, within: str) -> None:
     st.markdown(f"##### At equal {within} length", help="Mark: median. Line: up to p95. Hollow: "
                 f"fewer than {latency.FEW_REQUESTS} requests.")  # fmt: skip
-    rows = latency.at_point(answers.rows("ttft_by_outcome", within=within), point)
+    rows = at_point(answers.rows("ttft_by_outcome", within=within), point)
     figure = latency.at_equal_length(rows, within)
     page.chart(figure, f"latency-{within}", f"TTFT by outcome at equal {within} length")
 
 
 def _dose(answers: Answers, point: str) -> None:
     st.markdown("##### TTFT against computed tokens", help=purpose("ttft_dose"))
-    dose = latency.at_point(answers.rows("ttft_dose"), point)
+    dose = at_point(answers.rows("ttft_dose"), point)
     page.chart(latency.dose_line(dose), "latency-dose", "TTFT by computed count")
     speed = answers.rows("prefill_speed")
     if speed:

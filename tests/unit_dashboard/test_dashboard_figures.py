@@ -197,8 +197,8 @@ def test_no_requests_have_no_quantile() -> None:
 def test_points_are_listed_most_requests_first_and_kept_apart() -> None:
     given = [bucket(1, 2, 3), {**bucket(1, 2, 9), "ttft_point": "gateway"},
              {**bucket(1, 2, 99), "ttft_point": None}]  # fmt: skip
-    assert latency.points_of(given) == ["gateway", "client"]
-    assert [row["requests"] for row in latency.at_point(given, "client")] == [3]
+    assert rows.points_of(given) == ["gateway", "client"]
+    assert [row["requests"] for row in rows.at_point(given, "client")] == [3]
 
 
 def test_distribution_is_a_share_of_each_outcome() -> None:

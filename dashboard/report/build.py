@@ -1,0 +1,69 @@
+"""Builds a weekly report from answers of questions alone, the same of a store and of an exporter.
+
+Nothing here reads the clock: the same store and week give the same report.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from dashboard.figures.rows import Rows, number
+from dashboard.report import figures, incidents, moved, sections, span
+from dashboard.report.asking import Answers, Asking, utc
+from dashboard.report.missing import missing
+from dashboard.report.week import Headline, WeekReport
+from dashboard.report.weeks import Week
+
+
+def build(answers: Answers, week: Week) -> WeekReport:
+    """The report of one week; a store without data gives one that says so."""
+    ask = Asking(answers, week)
+    basis = span.basis_of(ask)
+    course = span.course(ask, basis)
+    lead = span.headline(ask, basis)
+    judged = incidents.judged(ask, lead)
+    drops = incidents.drops_of(judged)
+    happened, more = incidents.incidents(ask, drops, course)
+    state = ask.first("store_state")
+    whole = [span.is_whole(each, state, basis) for each in course.weeks]
+    up, down = moved.movers(ask, lead, drops)
+    point, classes = figures.ttft_classes(ask)
+    report = WeekReport(
+        week=week,
+        data=span.data_state(ask, basis, course),
+        headline=lead,
+        engine_ratio=_beside(ask, lead),
+        billed=figures.billed(ask),
+        freed=figures.freed(ask),
+        ttft=figures.ttft_pair(point, classes),
+        trust=figures.trust(ask, lead),
+        weeks=incidents.weeks(ask, lead, course, happened, more, whole),
+        incidents=happened,
+        more_incidents=more,
+        up=up,
+        down=down,
+        changes=moved.changes(ask),
+        peak=incidents.peak(week, judged),
+        hours=span.cells(ask, course, _moments(drops), span.load_by_slot(ask)),
+        segments=sections.segments(ask, lead),
+        ttft_classes=classes,
+        outcomes=figures.outcomes(ask),
+        engine_ttft=figures.engine_ttft(ask),
+        memory=sections.memory(ask),
+        evictions=sections.evictions(ask),
+        offload=sections.offload(ask),
+        prices=figures.prices(ask),
+        quality=sections.quality(ask, lead),
+        definitions=sections.definitions(ask),
+        missing=(),
+    )
+    return replace(report, missing=missing(report))
+
+
+def _beside(ask: Asking, lead: Headline) -> float | None:
+    if lead.basis != "log":
+        return None
+    return number(ask.first("engine_hit_ratio"), "token_hit_ratio")
+
+
+def _moments(rows: Rows) -> list[datetime]:
+    return [moment for row in rows if (moment := utc(row["ts"]))]

@@ -1,0 +1,53 @@
+"""Pieces of HTML that several sections need: tables, quiet lines, what is missing."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dashboard.report.markup import Child, Markup, joined, tag
+from dashboard.report.week import WeekReport
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A column: its heading, what stands in a cell, and whether it is a number."""
+
+    heading: str
+    cell: Callable[[T], Child]
+    is_number: bool = True
+
+
+def table(caption: str, columns: Sequence[Column[T]], rows: Iterable[T]) -> Markup:
+    """A table that prints: its head is repeated on every page."""
+    head = tag(
+        "tr", *(tag("th", c.heading, scope="col", class_=_class(c.is_number)) for c in columns)
+    )
+    body = [
+        tag("tr", *(tag("td", c.cell(row), class_=_class(c.is_number)) for c in columns))
+        for row in rows
+    ]
+    return tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+
+
+def _class(is_number: bool) -> str | None:
+    return "number" if is_number else None
+
+
+def section(*children: Child, class_: str | None = None) -> Markup:
+    return tag("section", *children, class_=class_)
+
+
+def quiet(text: str) -> Markup:
+    return tag("p", text, class_="quiet")
+
+
+def gaps(report: WeekReport, name: str) -> Markup | None:
+    """What is missing from a section and the step to it; None where nothing is."""
+    found = [
+        tag("div", gap.what, joined(" Next: ", tag("code", gap.step)) if gap.step else None,
+            class_="missing")
+        for gap in report.missing_of(name)
+    ]  # fmt: skip
+    return joined(*found) if found else None

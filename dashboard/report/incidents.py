@@ -1,0 +1,235 @@
+"""What happened: drops as the alerts judge them, caches that lost all, hours without data."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from statistics import median
+
+from dashboard.figures.numbers import percent
+from dashboard.figures.rows import Row, Rows, count, number
+from dashboard.figures.safe import plain
+from dashboard.report.asking import Asking, utc
+from dashboard.report.span import Course, shown
+from dashboard.report.text import counted, told
+from dashboard.report.week import Headline, Incident, Peak, WeekPoint
+from dashboard.report.weeks import Slot, Week
+
+MOST_INCIDENTS = 20
+WINDOW = timedelta(hours=1)
+# An hour that usually has so many requests has none by chance never.
+LEAST_WEEKS, BUSY_REQUESTS = 2, 20
+
+
+def judged(ask: Asking, lead: Headline) -> Rows:
+    """Every hour of the week as the alerts judge it, on the headline's basis, oldest first."""
+    rows = ask.rows("peak_drop", zone=ask.week.zone)
+    return sorted(
+        (row for row in rows if row["basis"] == lead.basis),
+        key=lambda row: (row["ts"], str(row["model"])),
+    )
+
+
+def drops_of(rows: Rows) -> list[Row]:
+    """The hours that were drops."""
+    return [row for row in rows if row["is_drop"]]
+
+
+def peak(week: Week, rows: Rows) -> Peak | None:
+    """The judged hour that fell furthest below its usual ratio, in tokens; None if none fell."""
+    fell = [row for row in rows if row["is_drop"] is not None and _lost_tokens(row) > 0]
+    if not fell:
+        return None
+    worst = max(fell, key=lambda row: (_lost_tokens(row), row["ts"], str(row["model"])))
+    since, ratio = utc(worst["ts"]), number(worst, "token_hit_ratio")
+    expected = number(worst, "expected_ratio")
+    if since is None or ratio is None or expected is None:
+        return None
+    return Peak(
+        ts=since,
+        until=since + WINDOW,
+        model=plain(worst["model"]),
+        token_hit_ratio=ratio,
+        usual_ratio=_usual(worst),
+        expected_ratio=expected,
+        expected_low_ratio=number(worst, "expected_low_ratio"),
+        expected_high_ratio=number(worst, "expected_high_ratio"),
+        pressure_ratio=number(worst, "pressure_ratio"),
+        reported_prompt_tokens=count(worst, "reported_prompt_tokens") or 0,
+        was_expected=not worst["is_drop"],
+        drop_class=str(worst["class"] or ""),
+        evidence=told(worst["evidence"]),
+        contributor=told(worst["contributor"], 80),
+        severity=str(worst["severity"] or ""),
+        sentence=_peak_sentence(week, worst, since),
+    )
+
+
+def _usual(row: Row) -> float:
+    """What these hours usually reach, whatever the load."""
+    return (number(row, "expected_ratio") or 0.0) + (number(row, "load_part_ratio") or 0.0)
+
+
+def _lost_tokens(row: Row) -> float:
+    ratio = number(row, "token_hit_ratio")
+    if ratio is None or number(row, "expected_ratio") is None:
+        return 0.0
+    return (_usual(row) - ratio) * (number(row, "reported_prompt_tokens") or 0.0)
+
+
+def _peak_sentence(week: Week, row: Row, since: datetime) -> str:
+    said = (
+        f"{shown(week, since)}, model {plain(row['model'])}: "
+        f"{percent(number(row, 'token_hit_ratio'))} where these hours usually reach "
+        f"{percent(_usual(row))}."
+    )
+    pressure = number(row, "pressure_ratio")
+    load = "" if pressure is None else f" at {percent(pressure)} KV usage"
+    if not row["is_drop"]:
+        explained = (number(row, "load_part_ratio") or 0.0) > 0 and row["class"]
+        why = f"as expected{load}" if explained else "within what such hours stray by chance"
+        return f"{said} Expected: {why}."
+    band = "–".join(percent(number(row, f"expected_{end}_ratio")) for end in ("low", "high"))
+    return f"{said} Not expected ({band}{load}): {_class_words(row)}."
+
+
+def _class_words(row: Row) -> str:
+    evidence = told(row["evidence"])
+    return f"{row['class']}{f' ({evidence})' if evidence else ''}"
+
+
+def incidents(ask: Asking, drops: Sequence[Row], made: Course) -> tuple[tuple[Incident, ...], int]:
+    """Those of the week in order of time, bounded, and how many more there were."""
+    week = ask.week
+    found = [*_drop_incidents(drops), *_resets(ask.rows("block_resets")), *_gaps(week, made)]
+    found.sort(key=lambda each: (each.ts, each.kind, each.subject))
+    if len(found) <= MOST_INCIDENTS:
+        return tuple(found), 0
+    # Drops first: what is left out is the least telling.
+    kept = sorted(found, key=lambda each: (each.kind != "drop", each.ts))[:MOST_INCIDENTS]
+    kept.sort(key=lambda each: (each.ts, each.kind, each.subject))
+    return tuple(kept), len(found) - MOST_INCIDENTS
+
+
+def _drop_incidents(drops: Sequence[Row]) -> Iterator[Incident]:
+    """Hours in a row of one model are one incident, told by its worst hour."""
+    by_model: dict[str, list[Row]] = {}
+    for row in drops:
+        by_model.setdefault(str(row["model"]), []).append(row)
+    for model, rows in by_model.items():
+        for run in _runs(rows):
+            worst = max(run, key=_lost_tokens)
+            since = utc(run[0]["ts"])
+            assert since is not None
+            yield Incident(
+                ts=since,
+                kind="drop",
+                subject=plain(model),
+                sentence=(
+                    f"{percent(number(worst, 'token_hit_ratio'))} where "
+                    f"{percent(number(worst, 'expected_ratio'))} was expected"
+                    f"{_lasting(len(run))}: {_class_words(worst)}"
+                ),
+                severity="page" if any(row["severity"] == "page" for row in run) else "ticket",
+            )
+
+
+def _runs(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    run: list[Row] = []
+    for row in rows:
+        if run and row["ts"] - run[-1]["ts"] > WINDOW:
+            yield run
+            run = []
+        run.append(row)
+    if run:
+        yield run
+
+
+def _lasting(hours: int) -> str:
+    return f", for {counted(hours, 'hour')}" if hours > 1 else ""
+
+
+def _resets(rows: Rows) -> Iterator[Incident]:
+    """A cache that lost all it held: what follows is no fault of prompts."""
+    for row in rows:
+        since = utc(row["ts"])
+        assert since is not None
+        blocks = count(row, "blocks")
+        held = f", {counted(blocks, 'block')} lost" if blocks else ""
+        yield Incident(
+            since, "reset", plain(row["replica"]),
+            f"cache cleared: {str(row['reason']).replace('_', ' ')}{held}", "",
+        )  # fmt: skip
+
+
+def _gaps(week: Week, made: Course) -> Iterator[Incident]:
+    """Hours without any traffic that had some in most earlier weeks."""
+    since: datetime | None = None
+    hours = 0
+    for slot in week.slots():
+        here = made.slot(week, slot)
+        if not (here and here.prompt_tokens) and _usually_busy(made, slot):
+            since = since or made.slot_since[slot]
+            hours += 1
+            continue
+        if since:
+            yield _gap(since, hours)
+        since, hours = None, 0
+    if since:
+        yield _gap(since, hours)
+
+
+def _gap(since: datetime, hours: int) -> Incident:
+    said = f"{counted(hours, 'hour')} without any traffic that usually have some"
+    return Incident(since, "no data", "", said, "")
+
+
+def _usually_busy(made: Course, slot: Slot) -> bool:
+    """Had every earlier week, of at least two, so much traffic in this hour that none is odd?"""
+    earlier = [week for week in made.weeks[:-1] if made.week(week).prompt_tokens]
+    seen = [made.slot(week, slot) for week in earlier]
+    if len(earlier) < LEAST_WEEKS or not all(sums and sums.prompt_tokens for sums in seen):
+        return False
+    return made.basis == "engine" or median(sums.requests for sums in seen if sums) >= BUSY_REQUESTS
+
+
+def weeks(
+    ask: Asking, lead: Headline, made: Course, found: Sequence[Incident], more: int,
+    whole: Iterable[bool],
+) -> tuple[WeekPoint, ...]:  # fmt: skip
+    """The 13 weeks, each with what happened in it. Of earlier weeks resets are known."""
+    resets = _resets_by_week(ask, made)
+    points = []
+    for week, is_whole in zip(made.weeks, whole, strict=True):
+        sums, is_last = made.week(week), week == ask.week
+        kinds = _kinds(found) if is_last else resets.get(week.name, {})
+        points.append(
+            WeekPoint(
+                week=week,
+                token_hit_ratio=lead.token_hit_ratio if is_last else sums.ratio,
+                coverage_ratio=None if lead.basis == "engine"
+                else lead.coverage_ratio if is_last else sums.coverage,
+                reported_prompt_tokens=lead.reported_prompt_tokens if is_last
+                else sums.reported_tokens or None,
+                partial=not is_whole,
+                incidents=sum(kinds.values()) + (more if is_last else 0),
+                incident_words=", ".join(counted(n, kind) for kind, n in sorted(kinds.items())),
+            )
+        )  # fmt: skip
+    return tuple(points)
+
+
+def _kinds(found: Sequence[Incident]) -> dict[str, int]:
+    kinds: dict[str, int] = {}
+    for each in found:
+        kinds[each.kind] = kinds.get(each.kind, 0) + 1
+    return kinds
+
+
+def _resets_by_week(ask: Asking, made: Course) -> dict[str, dict[str, int]]:
+    rows = ask.rows("block_resets", since=made.weeks[0].since, until=ask.week.since)
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        moment = utc(row["ts"])
+        assert moment is not None
+        kinds = found.setdefault(Week.of(moment, ask.week.zone).name, {})
+        kinds["reset"] = kinds.get("reset", 0) + 1
+    return found
