@@ -48,9 +48,15 @@ def of_format(name: str) -> tuple[bytes, ...]:
     return tuple(found)
 
 
+@cache
+def _all_cases() -> list[dict[str, Any]]:
+    return [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(CASES.glob("*.yaml"))
+    ]
+
+
 def _cases(name: str) -> Iterator[bytes]:
-    for file in sorted(CASES.glob("*.yaml")):
-        case = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for case in _all_cases():
         if case["format"] != name:
             continue
         if "input" in case:

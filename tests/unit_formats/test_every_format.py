@@ -64,10 +64,14 @@ def test_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.fixture(scope="module")
+def formats_of_cases() -> set[str]:
+    return {yaml.safe_load(path.read_text(encoding="utf-8"))["format"]
+            for path in CASES.glob("*.yaml")}  # fmt: skip
+
+
 @pytest.mark.parametrize("log_format", formats.FORMATS, ids=lambda log_format: log_format.name)
-def test_every_format_has_a_case(log_format: LogFormat) -> None:
-    named = [yaml.safe_load(path.read_text(encoding="utf-8"))["format"]
-             for path in CASES.glob("*.yaml")]  # fmt: skip
-    assert log_format.name in named, f"no cases/*.yaml is of format {log_format.name}"
+def test_every_format_has_a_case(log_format: LogFormat, formats_of_cases: set[str]) -> None:
+    assert log_format.name in formats_of_cases, f"no cases/*.yaml is of format {log_format.name}"
     assert log_format.title
     assert log_format.versions
