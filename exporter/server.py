@@ -48,14 +48,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Services:
-    """What the server serves from. `not_ready` says what is still missing, None = ready. Without
-    `history` none is taken."""
+    """What the server serves from. `not_ready` says what is still missing, None = ready;
+    `problems` what does not work and stops nothing. Without `history` none is taken."""
 
     store: Store
     intake: Intake
     collector: Collector
     version: str
     not_ready: Callable[[], str | None] = lambda: None
+    problems: Callable[[], list[str]] = list
     history: History | None = None
 
 
@@ -127,8 +128,8 @@ class _Api:
         )
 
     async def healthy(self, _request: Request) -> Response:
-        """The process lives."""
-        return PlainTextResponse("prefixscope ok\n")
+        """The process lives; below that what does not work and stops nothing."""
+        return PlainTextResponse("\n".join(["prefixscope ok", *self._services.problems(), ""]))
 
     async def ready(self, _request: Request) -> Response:
         """The store is open and every target has been tried once."""

@@ -43,6 +43,7 @@ from exporter.verdicts import VerdictWatch
 from prefixscope import __version__
 from prefixscope.housekeeping import Housekeeping
 from prefixscope.owner import remove_owner, write_owner
+from prefixscope.scheduled_report import ReportWorker
 from prefixscope.settings import Settings, server_token
 
 _log = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ def running(settings: Settings) -> Iterator[Running]:
         store = Store.open(settings.store.directory, settings.store)
         stack.callback(store.close)
         keep_geometry(store, bytes_per_token(settings.geometry))
+        store.set_meta("zone", settings.drops.zone)
         totals = EngineTotals(timedelta(seconds=settings.store.live_window_seconds))
         totals.restore(store.cursor())
         targets = settings.scrape.targets
@@ -133,9 +135,10 @@ def running(settings: Settings) -> Iterator[Running]:
         prices = ModelPrices(store, settings.prices)
         events = _events(store, tracker, settings.events, [scraper, *sources])
         drops, verdicts = DropWatch(store, settings.drops), VerdictWatch(store)
+        reports = [ReportWorker(store, settings.report)] if settings.report.folder else []
         workers: list[Worker] = [
             *(Housekeeping(store, prices), drops, verdicts, scraper),
-            *(*sources, *tailers, *events),
+            *(*sources, *tailers, *events, *reports),
         ]
         for worker in workers:
             worker.start()
@@ -220,12 +223,18 @@ def _services(
             return "waiting for the first answer of every Prometheus"
         return None if scraper.tried_all else "waiting for the first scrape of every target"
 
+    def problems() -> list[str]:
+        """What does not work and stops nothing."""
+        reports = [worker for worker in workers if isinstance(worker, ReportWorker)]
+        return [problem for worker in reports for problem in worker.problems]
+
     return Services(
         store=store,
         intake=intake,
         collector=Collector(inputs),
         version=__version__,
         not_ready=not_ready,
+        problems=problems,
         history=history,
     )
 

@@ -17,6 +17,7 @@ from exporter.sources.scrape import ScrapeSettings
 from exporter.sources.tail import LogSettings
 from exporter.store.store import StoreSettings
 from prefixscope import settings_file
+from prefixscope.report_settings import ReportSettings
 from prefixscope.settings_file import BadSettings
 
 DEFAULT_STORE = Path("data/store")
@@ -61,6 +62,7 @@ class Settings(BaseModel):
     geometry: list[ModelGeometry] = Field(
         default_factory=list, description="what the KV of a model weighs, for figures in bytes"
     )
+    report: ReportSettings = Field(default_factory=ReportSettings)
     dashboard: DashboardSettings = Field(default_factory=DashboardSettings)
 
     @property
