@@ -5,6 +5,7 @@ grain: one row per change, most surely won tokens first (a coverage gap of more 
 params:
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; seven days before its end if not set."}
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; the end of the data if not set, or if that is earlier."}
+  zone: {type: VARCHAR, default: UTC, meaning: "Time zone in whose days evidence names weeks, like Europe/Berlin."}
   weeks: {type: BIGINT, default: 12, minimum: 1, meaning: "How many weeks before the window a template or tenant is compared with, 7 x 24 hours each."}
   soon_seconds: {type: BIGINT, default: 300, minimum: 1, meaning: "Evicted KV that is stored again so soon counts as surely won."}
   least_coverage_ratio: {type: DOUBLE, default: 0.95, meaning: "A source whose coverage is at least this has no gap."}
@@ -50,7 +51,7 @@ candidates AS (
     FROM change_below_best(
         getvariable('since'), getvariable('until'), coalesce(getvariable('weeks'), 12),
         getvariable('model'), getvariable('route'), getvariable('template'), getvariable('tenant'),
-        (SELECT least_per_day FROM floors)
+        (SELECT least_per_day FROM floors), coalesce(getvariable('zone'), 'UTC')
     )
     UNION ALL BY NAME
     FROM change_breakpoints(

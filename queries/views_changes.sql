@@ -167,7 +167,7 @@ CREATE OR REPLACE MACRO typical_gain(gains) AS
 -- of the tokens can be compared, or where one week alone was so good: that may be chance.
 CREATE OR REPLACE MACRO change_below_best(
     since_border, until_border, weeks, wanted_model, wanted_route, wanted_template, wanted_tenant,
-    least_per_day
+    least_per_day, zone
 ) AS TABLE
 WITH gains AS MATERIALIZED (
     FROM change_gains(
@@ -250,7 +250,8 @@ SELECT
         'its best of {}, and {} by the middle one ({} of its tokens can be compared).',
         share_text(ratio(cached_tokens, tokens)),
         share_text(ratio(cached_tokens + upper, tokens)),
-        strftime(begins - to_days((7 * best_week)::INTEGER), '%Y-%m-%d'), weeks_compared,
+        strftime(local_time(begins - to_days((7 * best_week)::INTEGER), zone), '%Y-%m-%d'),
+        weeks_compared,
         share_text(ratio(cached_tokens + lower, tokens)), share_text(ratio(compared, tokens))
     ) AS evidence,
     format(

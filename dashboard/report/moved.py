@@ -146,7 +146,7 @@ def changes(ask: Asking) -> tuple[Change, ...]:
     """At most three changes to make, the largest first; none where the question knows none."""
     if "changes" not in questions():
         return ()
-    rows = ask.rows("changes")
+    rows = ask.rows("changes", zone=ask.week.zone)
     return tuple(
         Change(
             kind=str(row["kind"]),
