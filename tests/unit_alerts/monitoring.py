@@ -16,7 +16,7 @@ import yaml
 
 from tests.running import ROOT, free_port, get, running, wait_for
 
-PROMETHEUS = shutil.which("prometheus")
+PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 # Debian's name, and everybody else's.
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 AMTOOL = shutil.which("amtool")
