@@ -23,7 +23,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from exporter import body, events_http, history_http, metrics_text, now, otlp, usage_http
+from exporter import (
+    body,
+    events_http,
+    history_http,
+    metrics_text,
+    now,
+    now_address,
+    otlp,
+    usage_http,
+)
 from exporter.access import Access
 from exporter.collector import Collector
 from exporter.errors import PrefixscopeError
@@ -117,6 +126,7 @@ class _Api:
         self._file_slots = anyio.CapacityLimiter(FILES_AT_ONCE)
         self._waiting_batches = 0
         self._span_sources = otlp.Sources()
+        self._now = now.NowPage(self._ask_rows, services.version)
 
     async def landing(self, _request: Request) -> Response:
         """Where is what: for whoever opens the address in a browser."""
@@ -147,14 +157,18 @@ class _Api:
         )
         return Response(page, headers={"content-type": kind})
 
-    async def now(self, _request: Request) -> Response:
-        """The on-call page, without a script."""
+    async def now(self, request: Request) -> Response:
+        """The on-call page, without a script: where alerts link to, with filters."""
+        asked = request.query_params.multi_items()
 
-        def page() -> str:
-            moment = datetime.now(UTC)
-            return now.render(now.summarise(self._ask_rows, moment), self._services.version)
+        def page() -> HTMLResponse:
+            try:
+                html = self._now.page(asked, datetime.now(UTC))
+            except now_address.WrongAddress as error:
+                return HTMLResponse(now.wrong_page(str(error)), 400, headers=PAGE_HEADERS)
+            return HTMLResponse(html, headers=PAGE_HEADERS)
 
-        return HTMLResponse(await self._in_query_slot(page), headers=PAGE_HEADERS)
+        return await self._in_query_slot(page)
 
     async def queries(self, _request: Request) -> Response:
         """What can be asked, with parameters and columns."""

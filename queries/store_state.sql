@@ -15,6 +15,7 @@ columns:
   replicas: {type: BIGINT, unit: count, meaning: "Replicas engine samples know; else those request rows name."}
   hot_since: {type: TIMESTAMP, unit: time, meaning: "Request rows are kept from here on; NULL if nothing was removed."}
   hit_threshold_ratio: {type: DOUBLE, unit: ratio, meaning: "Cached share from which an outcome is a hit."}
+  zone: {type: VARCHAR, unit: name, meaning: "Time zone of the settings (drops.zone), whose hours of the week are compared."}
 */
 WITH logged AS (
     SELECT total(requests) AS requests, min(ts) AS first_ts, max(ts) AS last_ts
@@ -42,7 +43,8 @@ kept AS (
     SELECT
         coalesce(max(value) FILTER (key = 'demo'), 'false')::BOOLEAN AS demo,
         coalesce(max(value) FILTER (key = 'hit_threshold_ratio'), '0.8')::DOUBLE
-            AS hit_threshold_ratio
+            AS hit_threshold_ratio,
+        coalesce(max(value) FILTER (key = 'zone'), 'UTC') AS zone
     FROM meta
 )
 
@@ -54,5 +56,5 @@ SELECT
     demo, requests, first_ts, last_ts, engine_first_ts, engine_last_ts, events_last_ts,
     CASE WHEN sampled.replicas > 0 THEN sampled.replicas ELSE named.replicas END AS replicas,
     (SELECT max(hour) FROM hot_since) AS hot_since,
-    hit_threshold_ratio
+    hit_threshold_ratio, zone
 FROM logged, named, sampled, told, kept;

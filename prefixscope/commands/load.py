@@ -9,8 +9,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from dashboard.figures.numbers import percent
 from exporter.errors import PrefixscopeError
-from exporter.now import percent
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
 from exporter.sources.events.recorded import EventsSummary
 from exporter.sources.formats import FORMATS

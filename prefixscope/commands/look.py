@@ -3,16 +3,18 @@
 import sys
 from datetime import UTC, datetime
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import typer
 
-from exporter import now as now_view
-from prefixscope import output
+from prefixscope import now_terminal, output
 from prefixscope.client import WrongQuestion, connect
 from prefixscope.commands import options
 from prefixscope.output import Output
 from queries import registry
+from queries.on_call.screen import Looking, look
+from queries.times import parse_time
 
 
 def query(
@@ -66,30 +68,54 @@ def _print(name: str, table: pa.Table, by: str | None) -> None:
 
 
 def now(
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    replica: Annotated[str | None, typer.Option(help="Only this replica.")] = None,
+    route: Annotated[str | None, typer.Option(help="Only this route.")] = None,
+    template: Annotated[str | None, typer.Option(help="Only this template.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="At this moment: 2h (ago) or an ISO time. [default: now]")
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option(help="Time zone. [default: the setting drops.zone]")
+    ] = None,
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
 ) -> None:
-    """Show the on-call page: verdict, headline ratio with coverage, replicas.
+    """Show the on-call page: did the ratio drop, since when, why, does it hurt.
 
-    Example: prefixscope now
+    Example: prefixscope now --model llama-70b --at 2026-11-30T03:00Z
     """
+    filters = {"model": model, "replica": replica, "route": route, "template": template,
+               "tenant": tenant}  # fmt: skip
+    clock = datetime.now(UTC)
+    looking = Looking(
+        _at(at, clock), _zone(zone), {name: v for name, v in filters.items() if v is not None}
+    )
     with connect(options.place(url, store, token)) as answers:
         options.messages().print(f"Asking {answers.where}", style="dim")
-        view = now_view.summarise(
-            lambda name, params: registry.rows(answers.ask(name, params)), datetime.now(UTC)
-        )
-    console = output.terminal()
-    if view.demo:
-        console.print("Synthetic demo data.", style="yellow")
-    console.print(view.verdict, style="bold", markup=False)
-    console.print(f"{view.since:%Y-%m-%d %H:%M} to {view.until:%H:%M} UTC", style="dim")
-    facts = [{"name": name, "value": value} for name, value in now_view.headline_facts(view)]
-    console.print(output.rows_table([("", "name", str), ("", "value", str)], facts))
-    for title, columns, rows in (
-        ("Replicas", now_view.REPLICA_COLUMNS, view.replicas),
-        ("Time to first token", now_view.TTFT_COLUMNS, view.ttft),
-    ):
-        if rows:
-            console.print(f"\n{title}", style="bold")
-            output.print_rows(console, columns, rows)
+        screen = look(lambda name, params: registry.rows(answers.ask(name, params)), looking, clock)
+    now_terminal.show(output.terminal(), screen)
+
+
+def _at(text: str | None, clock: datetime) -> datetime | None:
+    """A moment that has been."""
+    if text is None:
+        return None
+    try:
+        at = parse_time(text, clock)
+    except ValueError as error:
+        raise typer.BadParameter(f"--at {error}") from error
+    if at > clock:
+        raise typer.BadParameter(f"--at {text} has not come yet")
+    return at
+
+
+def _zone(text: str | None) -> ZoneInfo | None:
+    try:
+        return None if text is None else ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise typer.BadParameter(
+            f"--zone {text!r} is no time zone; write UTC or Europe/Berlin"
+        ) from None

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from dashboard.figures.numbers import percent
 from exporter.errors import PrefixscopeError
-from exporter.now import percent
 from exporter.sources.intake import open_input
 from exporter.sources.name_sample import Sample, sample_names
 from exporter.sources.names import Rule, SourceNames

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dashboard.figures.numbers import percent
 from exporter.errors import PrefixscopeError
-from exporter.now import percent
 from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.usage_reports.report import open_buckets
 from prefixscope.client import Exporter, OpenStore, Place, connect

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from exporter.now import percent
+from dashboard.figures.numbers import percent
 from prefixscope.doctor.asked import Asked, Row
 from prefixscope.doctor.facts import ReportFacts
 from prefixscope.doctor.findings import Finding, Severity

@@ -130,10 +130,23 @@ def test_now_shows_verdict_and_facts(cli: Cli, store: Path) -> None:
     done = cli("now", "--store", store)
     assert done.status == 0, done.err
     assert "Stale: the newest data is " in done.out
-    assert "Token hit ratio 70.0 % by request log" in done.out
-    words = [line.split() for line in done.out.splitlines()]
-    assert ["coverage", "25.0", "%"] in words
-    assert ["prompt", "tokens", "4,000"] in words
+    assert "hit ratio 70 %" in done.out
+    assert "basis request log · coverage 25 %" in done.out
+    assert "Telemetry fault: The newest data is " in done.out
+
+
+def test_now_takes_the_filters_of_the_page(cli: Cli, store: Path) -> None:
+    done = cli("now", "--store", store, "--model", "nobody", "--at", "1h", "--zone", "Asia/Tokyo")
+    assert done.status == 0, done.err
+    assert "No traffic in the hour to " in done.out
+    assert "(Asia/Tokyo)" in done.out
+    for wrong, says in (
+        (("--at", "soon"), "not a time"),
+        (("--at", "2999-01-01"), "has not come yet"),
+        (("--zone", "Mars"), "is no time zone"),
+    ):
+        done = cli("now", "--store", store, *wrong)
+        assert (done.status, says in " ".join(done.err.split())) == (2, True), done.err
 
 
 def test_now_on_an_empty_store_says_the_first_step(cli: Cli, tmp_path: Path) -> None:

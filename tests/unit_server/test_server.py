@@ -483,7 +483,22 @@ def test_now_is_a_page_without_script(house: House) -> None:
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "<script" not in answer.text
-    assert "Token hit ratio 70.0 % by request log" in answer.text
+    assert "<dd>request log</dd>" in answer.text
+    assert "hit ratio 70\N{NO-BREAK SPACE}%" in answer.text
+
+
+def test_now_takes_filters_and_refuses_what_it_does_not_know(house: House) -> None:
+    house.post(lines(row("a", model="m")))
+    there = house.get("/now", {"model": "m", "replica": ""})
+    assert (there.status_code, "hit ratio 70" in there.text) == (200, True)
+    other = house.get("/now", {"model": "<script>"})
+    assert (other.status_code, "<script" in other.text) == (200, False)
+    assert "No traffic in the hour" in other.text
+    for params in ({"at": "soon<script>"}, {"zone": "x"}, {"nonsense": "1"}):
+        wrong = house.get("/now", params)
+        assert (wrong.status_code, "<script" in wrong.text) == (400, False)
+        assert "This address cannot be understood" in wrong.text
+        assert "default-src 'none'" in wrong.headers["content-security-policy"]
 
 
 def test_a_token_is_asked_for_everywhere_but_at_health(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The on-call screen: one judgement from the questions, drawn by page, terminal and dashboard."""

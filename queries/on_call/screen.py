@@ -1,0 +1,277 @@
+"""Asks all that the on-call screen shows, and puts it into words once for every surface.
+
+Telemetry faults come first because they void what follows; then the verdict, whether it hurts,
+one chart, three contributors, and what lies below.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from queries import source_words
+from queries.on_call.chart import LENGTH, STEP_SECONDS, Chart, chart, marks
+from queries.on_call.contributors import (
+    ALL_DIMENSIONS,
+    DIMENSIONS,
+    Contributors,
+    contributors,
+    tells_apart,
+)
+from queries.on_call.expected import Expected, bands
+from queries.on_call.onset import Onset, onset
+from queries.on_call.pain import Pain, pain
+from queries.on_call.strip import STALE_AFTER, faults, strip
+from queries.on_call.verdict import NO_DATA, TELEMETRY, Told, Tone, sentence, tone
+from queries.on_call.words import Quoted, Row, Rows, age, moment, number, plain
+from queries.registry import questions
+
+Ask = Callable[[str, Mapping[str, object]], Rows]
+
+WINDOW = timedelta(hours=1)
+RUNBOOK = "PrefixcachePeakHitDrop"
+FILTERS = ("model", "replica", "route", "template", "tenant")
+MOST_MODELS = 8
+
+
+@dataclass(frozen=True)
+class Looking:
+    """What the reader looks at. `at` None = now; `zone` None = the one of the settings."""
+
+    at: datetime | None = None
+    zone: ZoneInfo | None = None
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """All of it, in words and numbers. Names in words went through the caller's quotes."""
+
+    looking: Looking
+    zone: ZoneInfo
+    until: datetime
+    demo: bool
+    empty: bool
+    faults: tuple[str, ...]
+    strip: tuple[tuple[str, str], ...]
+    verdict: str
+    tone: Tone
+    lead: Row | None
+    onset: Onset | None
+    pain: Pain | None = None
+    chart: Chart | None = None
+    contributors: Contributors = field(default_factory=Contributors)
+    runbook: str | None = None
+    models: Rows = ()
+    replicas: Rows = ()
+    memory: Rows = ()
+    alerts: Rows = ()
+    told_by: str = ""
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Asks with the window and the filters a question knows."""
+
+    ask: Ask
+    until: datetime
+    zone: ZoneInfo
+    filters: Mapping[str, str]
+
+    def rows(self, name: str, length: timedelta = WINDOW, **params: object) -> Rows:
+        known = questions()[name].params
+        given: dict[str, object] = {
+            "since": self.until - length, "until": self.until, "zone": self.zone.key,
+            **self.filters,
+        }  # fmt: skip
+        return self.ask(name, {k: v for k, v in given.items() if k in known} | params)
+
+
+def look(ask: Ask, looking: Looking, clock: datetime, quoted: Quoted = plain) -> Screen:
+    """The screen at `looking.at`, else at `clock`; with older data only, where that ends.
+
+    `ask` answers one question with rows. `quoted` makes a name safe for where it is shown.
+    """
+    state = ask("store_state", {})[0]
+    zone = looking.zone or ZoneInfo(str(state["zone"]))
+    until = _end(state, looking.at, clock)
+    times = (clock, until)
+    if state["level"] is None:
+        return _nothing(looking, zone, state, times)
+    asking = _Asking(ask, until, zone, looking.filters)
+    judged = _judged(asking)
+    lead = _lead(judged, until)
+    replicas, alerts = asking.rows("replicas"), _alerts(asking)
+    screen = Screen(
+        looking, zone, until, bool(state["demo"]), False,
+        faults(state, replicas, lead, alerts, times, quoted),
+        strip(state, replicas, lead, times, zone),
+        "", tone(lead), lead, None,
+        models=_others(judged, lead, until), replicas=replicas,
+        memory=asking.rows("memory_split", by="replica"), alerts=alerts,
+        told_by=source_words.summary(asking.rows("figure_sources"), quoted),
+    )  # fmt: skip
+    return _told(screen, _of_lead(asking, judged, lead), judged, clock, quoted)
+
+
+def _end(state: Row, at: datetime | None, clock: datetime) -> datetime:
+    """Whole seconds. The clock where data is fresh, else just behind the newest fact."""
+    if at is not None:
+        return at.replace(microsecond=0)
+    newest = [moment(state[c]) for c in ("last_ts", "engine_last_ts") if state[c] is not None]
+    last = max(newest, default=clock)
+    if last > clock - STALE_AFTER:
+        return clock.replace(microsecond=0) + timedelta(seconds=bool(clock.microsecond))
+    return last.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def _nothing(
+    looking: Looking, zone: ZoneInfo, state: Row, times: tuple[datetime, datetime]
+) -> Screen:
+    told = strip(state, (), None, times, zone)
+    return Screen(
+        looking, zone, times[1], bool(state["demo"]), True, (), told, NO_DATA, "unknown", None, None
+    )
+
+
+def _judged(asking: _Asking) -> Rows:
+    """Every hour of the chart, judged; engines' own ratio without a judgement where no row is.
+
+    A replica has no history of its own in the log: it is judged by engine counters.
+    """
+    replica = asking.filters.get("replica")
+    if replica is None:
+        rows = asking.rows("peak_drop", LENGTH)
+    else:
+        rows = [
+            row
+            for row in asking.rows("peak_drop", LENGTH, by="replica")
+            if row["replica"] == replica
+        ]
+    return rows or _unjudged(asking)
+
+
+def _unjudged(asking: _Asking) -> Rows:
+    """The engines' ratio of the last hour in the shape of `peak_drop`."""
+    if any(name in asking.filters for name in ("route", "template", "tenant")):
+        return []
+    blank: dict[str, object] = dict.fromkeys(questions()["peak_drop"].columns)
+    return [
+        blank | {
+            "ts": asking.until - WINDOW, "basis": "engine", "method": "none", "history_weeks": 0,
+            **{name: row[name] for name in ("model", "reported_prompt_tokens", "token_hit_ratio")},
+        }
+        for row in asking.rows("engine_hit_ratio", by="model")
+        if row["token_hit_ratio"] is not None
+    ]  # fmt: skip
+
+
+def _last(judged: Rows, until: datetime) -> list[Row]:
+    return [row for row in judged if moment(row["ts"]) >= until - WINDOW]
+
+
+def _lead(judged: Rows, until: datetime) -> Row | None:
+    """The model to speak of: what pages, what dropped (most lost tokens), what is largest."""
+
+    def weight(row: Row) -> tuple[bool, bool, float, float]:
+        tokens, drop = number(row, "reported_prompt_tokens") or 0.0, number(row, "drop_ratio")
+        dropped = bool(row["is_drop"])
+        return row["severity"] == "page", dropped, dropped * (drop or 0.0) * tokens, tokens
+
+    return max(_last(judged, until), key=weight, default=None)
+
+
+def _others(judged: Rows, lead: Row | None, until: datetime) -> Rows:
+    """All models of the last hour where there are several, the one spoken of first."""
+    rows = _last(judged, until)
+    if len(rows) < 2:
+        return ()
+    rest = sorted(
+        (row for row in rows if row is not lead),
+        key=lambda row: (not row["is_drop"], -(number(row, "reported_prompt_tokens") or 0.0)),
+    )
+    return tuple(filter(None, [lead, *rest]))[:MOST_MODELS]
+
+
+def _of_lead(asking: _Asking, judged: Rows, lead: Row | None) -> _Asking:
+    """Further figures are the lead's own where there are several models.
+
+    A single one is not filtered for: gateways and engines may know it by other names.
+    """
+    if lead is None or len({row["model"] for row in judged}) < 2:
+        return asking
+    return replace(asking, filters={**asking.filters, "model": str(lead["model"])})
+
+
+def _alerts(asking: _Asking) -> Rows:
+    """What fires or is about to, pages first."""
+    if "alerts" not in questions():
+        return ()
+    rows = [row for row in asking.rows("alerts") if row["state"] in ("firing", "pending")]
+    return sorted(rows, key=lambda row: (row["state"] != "firing", row["severity"] != "page"))
+
+
+def _told(screen: Screen, asking: _Asking, judged: Rows, clock: datetime, quoted: Quoted) -> Screen:
+    """The screen with all that is asked about the model spoken of."""
+    lead, zone = screen.lead, screen.zone
+    engine = lead is not None and lead["basis"] == "engine"
+    over_time = "engine_hit_ratio_over_time" if engine else "hit_ratio_over_time"
+    own = [row for row in judged if lead is not None and row["model"] == lead["model"]]
+    expected = bands(own, WINDOW)
+    began = _onset(asking, lead, expected, over_time)
+    ends = (screen.until - LENGTH, screen.until)
+    happened = marks(
+        asking.rows("block_resets", LENGTH), asking.rows("version_changes", LENGTH),
+        screen.alerts, ends, quoted,
+    )  # fmt: skip
+    drawn = chart(
+        ends, zone, asking.rows(over_time, LENGTH, step_seconds=STEP_SECONDS),
+        asking.rows("load_over_time", LENGTH, step_seconds=STEP_SECONDS), expected, happened,
+    )  # fmt: skip
+    said = sentence(lead, Told(screen.until, zone, began, quoted))
+    old = clock - screen.until
+    if screen.looking.at is None and old > STALE_AFTER:
+        said = f"Stale: the newest data is {age(old)} old. At that time: {said}"
+    return replace(
+        screen, verdict=said, onset=began, chart=drawn,
+        pain=pain(asking.rows("pain", window_seconds=3600)[0], screen.replicas, zone,
+                  dropped=screen.tone in ("page", "ticket")),
+        contributors=_contributors(asking, lead, quoted), runbook=_runbook(screen),
+    )  # fmt: skip
+
+
+def _onset(
+    asking: _Asking, lead: Row | None, expected: Sequence[Expected], over_time: str
+) -> Onset | None:
+    """Since when, to the minute; None without a drop."""
+    if lead is None or not lead["is_drop"] or lead["class"] == TELEMETRY:
+        return None
+    level = number(lead, "token_hit_ratio") or 0.0
+    return onset(asking.rows(over_time, LENGTH, step_seconds=60), expected, level)
+
+
+def _runbook(screen: Screen) -> str | None:
+    """Of the drop itself, else of the first alert."""
+    if screen.tone in ("page", "ticket"):
+        return RUNBOOK
+    return next((str(row["alert"]) for row in screen.alerts), None)
+
+
+def _contributors(asking: _Asking, lead: Row | None, quoted: Quoted) -> Contributors:
+    """By the dimension that suits the class, else the first that tells values apart; by the former
+    after all where none does."""
+    if lead is None or not lead["is_drop"] or lead["basis"] == "engine":
+        return Contributors()
+    week = timedelta(days=7)
+    before: dict[str, object] = {
+        "baseline_since": asking.until - WINDOW - week, "baseline_until": asking.until - week
+    }  # fmt: skip
+    first = DIMENSIONS.get(str(lead["class"]), ALL_DIMENSIONS[0])
+    split: dict[str, Rows] = {}
+    for dimension in dict.fromkeys([first, *ALL_DIMENSIONS]):
+        split[dimension] = asking.rows("explain", WINDOW, by=dimension, **before)
+        if tells_apart(dimension, split[dimension]):
+            break
+    else:
+        dimension = first
+    return contributors(dimension, split[dimension], "the same hour a week ago", quoted)

@@ -1,0 +1,135 @@
+"""The strip above the verdict, and the telemetry faults that void what stands below."""
+
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from queries.on_call.words import (
+    Quoted,
+    Row,
+    Rows,
+    age,
+    date_clock,
+    listed,
+    moment,
+    number,
+    percent,
+)
+
+STALE_AFTER = timedelta(minutes=10)
+MOST_FAULTS = 8
+
+_LEVELS = {
+    None: "empty store",
+    0: "0, engine counters",
+    1: "1, request rows",
+    2: "2, with KV-cache events",
+}
+
+
+def strip(
+    state: Row, replicas: Rows, lead: Row | None, times: tuple[datetime, datetime], zone: ZoneInfo
+) -> tuple[tuple[str, str], ...]:  # fmt: skip
+    """(name, value) pairs; `times` are the clock and the end of the window looked at."""
+    clock, until = times
+    at = f"{date_clock(until, zone)} ({zone.key})"
+    if abs(clock - until) > STALE_AFTER:
+        at += f", seen at {date_clock(clock, zone)}"
+    return (
+        ("time", at),
+        ("age of data", _ages(state, clock)),
+        ("replicas answering", _answering(replicas)),
+        ("basis", _basis(lead)),
+        ("coverage", _coverage(lead)),
+        ("level", _LEVELS.get(state["level"], str(state["level"]))),
+    )
+
+
+def _ages(state: Row, clock: datetime) -> str:
+    told = [
+        f"{name} {age(clock - moment(state[column]))}"
+        for name, column in (("log", "last_ts"), ("engines", "engine_last_ts"))
+        if state[column] is not None
+    ]
+    return ", ".join(told) or "no data"
+
+
+def _answering(replicas: Rows) -> str:
+    asked = [row for row in replicas if row["up"] is not None]
+    if not asked:
+        return "none is scraped"
+    return f"{sum(bool(row['up']) for row in asked)} of {len(asked)}"
+
+
+def _basis(lead: Row | None) -> str:
+    if lead is None:
+        return "nothing reports"
+    return {"engine": "engine counters", "log": "request log"}.get(str(lead["basis"]), "unknown")
+
+
+def _coverage(lead: Row | None) -> str:
+    """Engine counters see every request: coverage is a property of logs."""
+    if lead is None or lead["basis"] == "engine":
+        return "all (engine counters)" if lead else "–"
+    return percent(number(lead, "coverage_ratio"))
+
+
+def faults(
+    state: Row, replicas: Rows, lead: Row | None, alerts: Rows,
+    times: tuple[datetime, datetime], quoted: Quoted,
+) -> tuple[str, ...]:  # fmt: skip
+    """What is wrong with the telemetry itself, the worst first; none = it can be trusted.
+
+    While an earlier moment is looked at, only what is known of that moment counts.
+    """
+    clock, until = times
+    live = clock - until <= STALE_AFTER
+    told = _silent(state, replicas, clock) if state["level"] is not None else []
+    if live:
+        told += _replica_faults(replicas, quoted)
+    if lead is not None and lead["class"] == "telemetry":
+        told.append(f"Rows lost their cached counts: {quoted(lead['evidence'])}.")
+    told += [
+        f"{quoted(row['alert'])}: {quoted(row['summary'])}."
+        for row in alerts
+        if row["state"] == "firing" and str(row["alert"]).startswith("Prefixscope")
+    ]
+    return tuple(told[:MOST_FAULTS])
+
+
+def _silent(state: Row, replicas: Rows, clock: datetime) -> list[str]:
+    """All data old, or one of the two kinds while the other goes on."""
+    last = {
+        name: clock - moment(state[column])
+        for name, column in (("request log", "last_ts"), ("engine pages", "engine_last_ts"))
+        if state[column] is not None
+    }
+    if not last:
+        return []
+    if min(last.values()) > STALE_AFTER:
+        return [f"The newest data is {age(min(last.values()))} old."]
+    busy = any(number(row, "prompt_tokens") for row in replicas)
+    return [
+        f"The {name} {'have' if name == 'engine pages' else 'has'} been silent for {age(length)}."
+        for name, length in last.items()
+        # No row is no fault while nothing is asked of the engines.
+        if length > STALE_AFTER and (name == "engine pages" or busy)
+    ]
+
+
+def _replica_faults(replicas: Rows, quoted: Quoted) -> list[str]:
+    def named(rows: list[Row]) -> str:
+        return listed([quoted(row["replica"] or row["target"]) for row in rows])
+
+    down = [row for row in replicas if row["up"] is False]
+    frozen = [row for row in replicas if row["up"] and row["frozen"]]
+    missing = [row for row in replicas if row["up"] and row["missing_metrics"]]
+    told = []
+    if down:
+        told.append(f"Not answering: {named(down)}.")
+    if frozen:
+        told.append(f"Counters stand still while traffic flows: {named(frozen)}.")
+    told += [
+        f"{quoted(row['replica'])} lacks {listed([quoted(m) for m in row['missing_metrics']])}."
+        for row in missing
+    ]
+    return told
