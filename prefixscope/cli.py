@@ -11,6 +11,7 @@ from prefixscope.commands import doctor, init, load, look, names, operate, plan,
 from prefixscope.commands.backfill import backfill
 from prefixscope.commands.explain import explain
 from prefixscope.commands.options import messages
+from prefixscope.commands.report import report
 from prefixscope.commands.tap import tap
 
 START, LOOK, EXPLAIN, WHAT_IF, OPERATE = "Start", "Look", "Explain", "What if", "Operate"
@@ -30,6 +31,7 @@ app.command(rich_help_panel=START)(backfill)
 app.command(rich_help_panel=START)(tap)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
+app.command(rich_help_panel=LOOK)(report)
 app.command(rich_help_panel=EXPLAIN)(explain)
 app.command(rich_help_panel=WHAT_IF)(plan.geometry)
 app.command(rich_help_panel=OPERATE)(doctor.doctor)

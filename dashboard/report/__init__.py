@@ -3,15 +3,19 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from dashboard.figures.rows import Row
 from dashboard.report import as_json, html, markdown
 from dashboard.report.asking import Answers
 from dashboard.report.build import build
+from dashboard.report.span import last_data
 from dashboard.report.summary import summary
 from dashboard.report.week import WeekReport
 from dashboard.report.weeks import Week
 
-__all__ = ["FORMATS", "Answers", "Week", "WeekReport", "build", "last_full_week", "render",
-           "summary"]  # fmt: skip
+__all__ = [
+    "FORMATS", "Answers", "Week", "WeekReport", "build", "default_week", "last_full_week",
+    "render", "summary",
+]  # fmt: skip
 
 FORMATS: Mapping[str, Callable[[WeekReport], bytes]] = {
     "html": html.render,
@@ -25,6 +29,14 @@ def render(report: WeekReport, format: str) -> bytes:
     if format not in FORMATS:
         raise ValueError(f"a report is written as {', '.join(FORMATS)}, not as {format!r}")
     return FORMATS[format](report)
+
+
+def default_week(answers: Answers, now: datetime, zone: str) -> Week:
+    """The latest full week, or the last one with data where that is earlier."""
+    week = last_full_week(now, zone)
+    state: list[Row] = answers.ask("store_state", {}).to_pylist()
+    last = last_data(state[0]) if state else None
+    return week if last is None else min(week, Week.of(last, zone))
 
 
 def last_full_week(now: datetime, zone: str) -> Week:

@@ -20,7 +20,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
     basis = span.basis_of(ask)
     course = span.course(ask, basis)
     lead = span.headline(ask, basis)
-    judged = incidents.judged(ask, lead)
+    judged = incidents.judged(ask, lead, course)
     drops = incidents.drops_of(judged)
     happened, more = incidents.incidents(ask, drops, course)
     state = ask.first("store_state")
@@ -37,6 +37,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
         ttft=figures.ttft_pair(point, classes),
         trust=figures.trust(ask, lead),
         weeks=incidents.weeks(ask, lead, course, happened, more, whole),
+        judged_hours=len({row["ts"] for row in judged}),
         incidents=happened,
         more_incidents=more,
         up=up,

@@ -13,6 +13,7 @@ from dashboard.report.weeks import DAYS, Slot
 from dashboard.report.words import slot_words, week_words
 
 WIDTH = 720
+LEFT = 84.0  # room for names of days and scales
 _INK, _QUIET, _GRID = "#23282f", "#5d6671", "#d9dde2"
 _BAR, _BAR_NOW, _ALARM, _LOAD, _HIT, _MISS = (
     "#9dbfdc", "#2b6ea6", "#b3391f", "#c3cad2", "#2b6ea6", "#b3391f",
@@ -56,12 +57,12 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str = _GRID) -> Ma
 
 def weeks(report: WeekReport) -> Markup:
     """13 weeks as bars from 0, each with its value; what happened stands beneath."""
-    top, base, step = 16.0, 100.0, WIDTH / len(report.weeks)
+    top, base, step = 14.0, 84.0, WIDTH / len(report.weeks)
     parts = [_line(0, base, WIDTH, base, _QUIET)]
     for place, point in enumerate(report.weeks):
         parts += _week(point, step * place, step, top, base, point.week == report.week)
     description = "; ".join(week_words(point) for point in report.weeks)
-    return _svg("weeks", 132, "Token hit ratio of 13 weeks", description, *parts)
+    return _svg("weeks", 114, "Token hit ratio of 13 weeks", description, *parts)
 
 
 def _week(
@@ -91,7 +92,7 @@ def _week(
 
 def heat_map(report: WeekReport) -> Markup:
     """Day by hour: the ratio in percent in each cell, darker = more from cache."""
-    left, top, width, height = 62.0, 16.0, (WIDTH - 62.0) / 24, 20.0
+    left, top, width, height = LEFT, 16.0, (WIDTH - LEFT) / 24, 20.0
     known = [cell.token_hit_ratio for cell in report.hours if cell.token_hit_ratio is not None]
     low, high = min(known, default=0.0), max(known, default=1.0)
     parts = [
@@ -154,7 +155,7 @@ def load(report: WeekReport) -> Markup | None:
     most = max((value for value in work if value is not None), default=0.0)
     if not most and all(value is None for value in usage):
         return None
-    left, top, base = 62.0, 12.0, 92.0
+    left, top, base = LEFT, 12.0, 92.0
     step = (WIDTH - left) / max(len(report.hours), 1)
     parts = [*_days(report, left, step, top, base), _line(left, base, WIDTH, base, _QUIET)]
     for place, value in enumerate(work):

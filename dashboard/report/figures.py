@@ -22,6 +22,7 @@ from dashboard.report.week import (
 LEAST_REQUESTS = 10
 # Counters are credited when a request ends, and rows bear the time of its start.
 ENGINE_TOLERANCE_RATIO = 0.02
+LEAST_DIFFERENCE_RATIO = 0.001
 MOST_MODELS = 10
 _REPORTERS = {
     "openai": "OpenAI",
@@ -259,4 +260,6 @@ def _because(row: Row) -> str:
 def _difference(ratio: float | None) -> str:
     if ratio is None:
         return ""
-    return f" ({'+' if ratio >= 0 else '−'}{percent(abs(ratio))})"
+    if abs(ratio) < LEAST_DIFFERENCE_RATIO:
+        return " (apart by less than 0.1 %)"
+    return f" ({'+' if ratio > 0 else '-'}{percent(abs(ratio))})"

@@ -111,12 +111,9 @@ def _changes(report: WeekReport) -> Markup | None:
 
 
 def _change(change: Change) -> Markup:
-    step = joined(" Next: ", tag("code", change.next_step)) if change.next_step else None
     overlaps = f" {change.overlaps}." if change.overlaps else None
-    return tag(
-        "li", tag("strong", change.sentence), f": {words.change_tokens(change)}. "
-        f"{change.evidence}", overlaps, step,
-    )  # fmt: skip
+    said = f": {words.change_tokens(change)}. {change.evidence}"
+    return tag("li", tag("strong", change.sentence), said, overlaps)
 
 
 def _peak(report: WeekReport) -> Markup | None:

@@ -24,6 +24,18 @@ from dashboard.report.week import (
 from dashboard.words import point_name
 
 
+def steps(report: WeekReport) -> Markup | None:
+    """What to run for the changes of page one, which has no room for it."""
+    lines = [
+        tag("li", f"{change.sentence}: ", tag("code", change.next_step))
+        for change in report.changes
+        if change.next_step
+    ]
+    if not lines:
+        return None
+    return section(tag("h2", "Next steps of the changes"), tag("ul", *lines))
+
+
 def hours(report: WeekReport) -> Markup | None:
     if report.headline.token_hit_ratio is None:
         return None
@@ -37,6 +49,7 @@ def hours(report: WeekReport) -> Markup | None:
         ),
         charts.load(report),
         _incidents(report),
+        quiet(words.judged_words(report)) if report.judged_hours else None,
     )
 
 
@@ -245,5 +258,5 @@ def definitions(report: WeekReport) -> Markup | None:
 
 
 SECTIONS: tuple[Callable[[WeekReport], Markup | None], ...] = (
-    hours, who, latency, memory, prices, quality, definitions,
+    steps, hours, who, latency, memory, prices, quality, definitions,
 )  # fmt: skip

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from statistics import median
 
-from dashboard.figures.numbers import percent
+from dashboard.figures.numbers import percent, points
 from dashboard.figures.rows import Row, Rows, count, number
 from dashboard.figures.safe import plain
+from dashboard.report import suspects
 from dashboard.report.asking import Asking, utc
 from dashboard.report.span import Course, shown
 from dashboard.report.text import counted, told
@@ -17,11 +18,16 @@ MOST_INCIDENTS = 20
 WINDOW = timedelta(hours=1)
 # An hour that usually has so many requests has none by chance never.
 LEAST_WEEKS, BUSY_REQUESTS = 2, 20
+RATIO_NOISE = 0.005
 
 
-def judged(ask: Asking, lead: Headline) -> Rows:
-    """Every hour of the week as the alerts judge it, on the headline's basis, oldest first."""
-    rows = ask.rows("peak_drop", zone=ask.week.zone)
+def judged(ask: Asking, lead: Headline, made: Course) -> Rows:
+    """The hours that fell furthest, as the alerts judge them, on the headline's basis."""
+    rows = [
+        row
+        for since, until in suspects.runs(made, ask.week)
+        for row in ask.rows("peak_drop", zone=ask.week.zone, since=since, until=until)
+    ]
     return sorted(
         (row for row in rows if row["basis"] == lead.basis),
         key=lambda row: (row["ts"], str(row["model"])),
@@ -84,11 +90,18 @@ def _peak_sentence(week: Week, row: Row, since: datetime) -> str:
     pressure = number(row, "pressure_ratio")
     load = "" if pressure is None else f" at {percent(pressure)} KV usage"
     if not row["is_drop"]:
-        explained = (number(row, "load_part_ratio") or 0.0) > 0 and row["class"]
-        why = f"as expected{load}" if explained else "within what such hours stray by chance"
-        return f"{said} Expected: {why}."
+        return f"{said} Expected: {_expected_words(row, load)}."
     band = "–".join(percent(number(row, f"expected_{end}_ratio")) for end in ("low", "high"))
     return f"{said} Not expected ({band}{load}): {_class_words(row)}."
+
+
+def _expected_words(row: Row, load: str) -> str:
+    """How much of the fall load explains; what is left is no more than chance."""
+    part, left = number(row, "load_part_ratio") or 0.0, number(row, "drop_ratio") or 0.0
+    if part < RATIO_NOISE:
+        return "within what such hours stray by chance"
+    rest = ", the rest is within chance" if left >= RATIO_NOISE else ""
+    return f"load{load} explains {points(part).lstrip('+')}{rest}"
 
 
 def _class_words(row: Row) -> str:
@@ -148,16 +161,19 @@ def _lasting(hours: int) -> str:
 
 
 def _resets(rows: Rows) -> Iterator[Incident]:
-    """A cache that lost all it held: what follows is no fault of prompts."""
-    for row in rows:
-        since = utc(row["ts"])
+    """Caches that lost all they held: what follows is no fault of prompts.
+
+    Resets within an hour of each other, of whichever replicas, are one incident.
+    """
+    ordered = sorted(rows, key=lambda row: (row["ts"], str(row["replica"]), str(row["tier"])))
+    for run in _runs(ordered):
+        since, replicas = utc(run[0]["ts"]), sorted({str(row["replica"]) for row in run})
         assert since is not None
-        blocks = count(row, "blocks")
-        held = f", {counted(blocks, 'block')} lost" if blocks else ""
-        yield Incident(
-            since, "reset", plain(row["replica"]),
-            f"cache cleared: {str(row['reason']).replace('_', ' ')}{held}", "",
-        )  # fmt: skip
+        reasons = sorted({str(row["reason"]).replace("_", " ") for row in run})
+        times = f" {len(run):,} times" if len(run) > 1 else ""
+        subject = plain(replicas[0]) if len(replicas) == 1 else counted(len(replicas), "replica")
+        said = f"cache cleared{times}: {', '.join(reasons)}"
+        yield Incident(since, "reset", subject, said, "")
 
 
 def _gaps(week: Week, made: Course) -> Iterator[Incident]:
@@ -227,9 +243,7 @@ def _kinds(found: Sequence[Incident]) -> dict[str, int]:
 def _resets_by_week(ask: Asking, made: Course) -> dict[str, dict[str, int]]:
     rows = ask.rows("block_resets", since=made.weeks[0].since, until=ask.week.since)
     found: dict[str, dict[str, int]] = {}
-    for row in rows:
-        moment = utc(row["ts"])
-        assert moment is not None
-        kinds = found.setdefault(Week.of(moment, ask.week.zone).name, {})
+    for each in _resets(rows):
+        kinds = found.setdefault(Week.of(each.ts, ask.week.zone).name, {})
         kinds["reset"] = kinds.get("reset", 0) + 1
     return found

@@ -102,6 +102,7 @@ def _sections(report: WeekReport) -> Iterator[str]:
          ("Severity", lambda row: row.severity)],
         report.incidents,
     )  # fmt: skip
+    yield escaped(words.judged_words(report))
     yield from (
         _titled(f"## By {each.by}", _table(_segment_columns(each.by), each.rows))
         for each in report.segments

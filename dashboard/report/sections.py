@@ -142,8 +142,9 @@ def evictions(ask: Asking) -> tuple[EvictionRow, ...]:
 
 def offload(ask: Asking) -> tuple[OffloadRow, ...]:
     """Whether each lower tier at work pays, with what was written and read."""
-    verdicts = sorted(ask.rows("offload_verdict"), key=lambda row: str(row["tier"]))
-    costs = {row["tier"]: row for row in ask.rows("offload_cost")} if verdicts else {}
+    costs = {row["tier"]: row for row in ask.rows("offload_cost")}
+    # The verdict compares requests, which takes its time: only where a tier is at work.
+    verdicts = sorted(ask.rows("offload_verdict"), key=_tier) if costs else []
     return tuple(
         OffloadRow(
             tier=str(row["tier"]),
@@ -156,6 +157,10 @@ def offload(ask: Asking) -> tuple[OffloadRow, ...]:
     )
 
 
+def _tier(row: Row) -> str:
+    return str(row["tier"])
+
+
 def quality(ask: Asking, lead: Headline) -> Quality:
     """Sources, rejects, what is ineligible, what came late, what counts twice."""
     health, late = ask.rows("ingest_health"), ask.first("report_late")
@@ -166,6 +171,7 @@ def quality(ask: Asking, lead: Headline) -> Quality:
     ]  # fmt: skip
     stored = [each for each in ineligible if each.reason == RESPONSE_CACHE]
     engine = ask.first("engine_hit_ratio")
+    revised, loaded = _late_words(ask, late, lead)
     return Quality(
         sources=_sources(ask.rows("figure_sources")),
         rejects=_rejects(ask.rows("rejects")),
@@ -183,7 +189,8 @@ def quality(ask: Asking, lead: Headline) -> Quality:
         late_prompt_tokens=count(late, "late_prompt_tokens") or 0,
         late_last_arrived=utc(late.get("last_arrived")),
         ratio_before_late=number(late, "token_hit_ratio_without_late"),
-        revised=_revised(ask, late, lead),
+        revised=revised,
+        loaded_afterwards=loaded,
         engine_resets=count(engine, "resets"),
         engine_gaps=count(engine, "gaps"),
         cautions=_cautions(ask, engine),
@@ -212,31 +219,28 @@ def _rejects(rows: Rows) -> tuple[Reject, ...]:
     )
 
 
-def _revised(ask: Asking, late: Row, lead: Headline) -> str:
-    """What rows that came late changed; '' where none came late or all did."""
-    requests, all_rows = count(late, "late_requests") or 0, count(late, "requests") or 0
-    arrived = utc(late.get("last_arrived"))
+def _late_words(ask: Asking, late: Row, lead: Headline) -> tuple[str, str]:
+    """What rows that came late changed, and whether all did; '' for what is not so."""
+    requests, arrived = count(late, "late_requests") or 0, utc(late.get("last_arrived"))
     if not requests or arrived is None:
-        return ""
+        return "", ""
     when = f"more than a day after the week, the last {shown(ask.week, arrived)}"
-    if requests == all_rows:
-        return f"All rows of the week were loaded afterwards ({when})."
+    if requests == count(late, "requests"):
+        return "", f"All rows of the week were loaded afterwards: {when}."
     said = (
         f"Revised: {counted(requests, 'row')} with {whole(count(late, 'late_prompt_tokens'))} "
         f"prompt tokens arrived {when}."
     )
     then = number(late, "token_hit_ratio_without_late")
     if then is None or lead.basis != "log":
-        return said
-    return (
-        f"{said} A report made before them said {percent(then)}, now "
-        f"{percent(lead.token_hit_ratio)}."
-    )
+        return said, ""
+    now = percent(lead.token_hit_ratio)
+    return f"{said} A report made before them said {percent(then)}, now {now}.", ""
 
 
 def _cautions(ask: Asking, engine: Row) -> tuple[str, ...]:
     """What to know before using engine figures, and metrics that pages lack (never 0)."""
-    found = [told(engine.get("caution"))] if engine.get("caution") else []
+    found = [f"Engine counters: {told(engine['caution'])}"] if engine.get("caution") else []
     for row in ask.rows("replicas"):
         missing = [plain(name) for name in row["missing_metrics"] or ()]
         if missing:

@@ -53,6 +53,7 @@ class Course:
     weeks: tuple[Week, ...]
     by_week: dict[str, Sums] = field(default_factory=dict)
     by_slot: dict[tuple[str, Slot], Sums] = field(default_factory=dict)
+    by_model: dict[tuple[str, Slot, str], Sums] = field(default_factory=dict)
     slot_since: dict[Slot, datetime] = field(default_factory=dict)  # of the report's week
 
     def week(self, week: Week) -> Sums:
@@ -75,16 +76,12 @@ def data_state(ask: Asking, basis: Basis, course: Course) -> DataState:
     """What the store has of the week, and why that may not be the whole week."""
     state, week = ask.first("store_state"), ask.week
     first, last = _reach(state, basis)
-    known = [
-        moment for name in ("last_ts", "engine_last_ts", "events_last_ts")
-        if (moment := utc(state.get(name)))
-    ]  # fmt: skip
     hot_since = utc(state.get("hot_since"))
     return DataState(
         level=count(state, "level"),
         demo=bool(state.get("demo")),
         data_from=first,
-        data_until=max(known, default=None),
+        data_until=last_data(state),
         partial=_partial(week, first, last),
         hours_with_traffic=sum(
             bool((sums := course.slot(week, slot)) and sums.prompt_tokens) for slot in week.slots()
@@ -92,6 +89,13 @@ def data_state(ask: Asking, basis: Basis, course: Course) -> DataState:
         hours=week.hours,
         rolled_up=hot_since is not None and hot_since > week.since,
     )
+
+
+def last_data(state: Row) -> datetime | None:
+    """Time of the latest fact of any kind; None of an empty store."""
+    names = ("last_ts", "engine_last_ts", "events_last_ts")
+    known = [moment for name in names if (moment := utc(state.get(name)))]
+    return max(known, default=None)
 
 
 def _reach(state: Row, basis: Basis) -> tuple[datetime | None, datetime | None]:
@@ -208,7 +212,8 @@ def course(ask: Asking, basis: Basis) -> Course:
     for slot_start in _starts(week):
         made.slot_since.setdefault(week.slot(slot_start), slot_start)
     name = "engine_hit_ratio_over_time" if basis == "engine" else "hit_ratio_over_time"
-    rows = ask.rows(name, since=weeks[0].since, until=week.until, step_seconds=step_seconds(weeks))
+    window = {"since": weeks[0].since, "until": week.until}
+    rows = ask.rows(name, by="model", step_seconds=step_seconds(weeks), **window)
     begins = [each.since for each in weeks]
     for row in rows:
         moment = utc(row["ts"])
@@ -217,7 +222,9 @@ def course(ask: Asking, basis: Basis) -> Course:
         # An hour of a roll-up that began before the border is of the week it began in.
         of = weeks[max(bisect_right(begins, moment) - 1, 0)]
         made.by_week.setdefault(of.name, Sums()).add(row)
-        made.by_slot.setdefault((of.name, of.slot(moment)), Sums()).add(row)
+        slot = of.slot(moment)
+        made.by_slot.setdefault((of.name, slot), Sums()).add(row)
+        made.by_model.setdefault((of.name, slot, str(row["model"])), Sums()).add(row)
     return made
 
 

@@ -36,7 +36,7 @@ code { font: 12px/1.4 ui-monospace, "DejaVu Sans Mono", monospace; background: #
   padding: 0 3px; border-radius: 2px; overflow-wrap: anywhere; }
 .missing { border-left: 3px solid #b58700; padding: 2px 10px; margin: 6px 0; font-size: 12px;
   background: #fdf9ee; }
-dt { font-weight: 600; margin-top: 8px; }
+dt { font-weight: 600; margin-top: 8px; font-size: 13px; }
 dd { margin: 0 0 0 14px; font-size: 12px; }
 footer { margin-top: 28px; }
 @media (max-width: 640px) {
@@ -52,8 +52,14 @@ footer { margin-top: 28px; }
   h1 { font-size: 15pt; }
   h2 { font-size: 12pt; margin: 14pt 0 4pt; padding-top: 6pt; break-after: avoid; }
   h3 { break-after: avoid; }
-  .page-one h3 { margin: 7pt 0 1pt; }
-  .page-one li { font-size: 8.5pt; }
+  dt { font-size: 9pt; }
+  .page-one h3 { margin: 6pt 0 1pt; font-size: 9.5pt; }
+  .page-one li, .page-one p { font-size: 8.5pt; line-height: 1.35; }
+  .page-one p.lead { font-size: 12pt; }
+  .page-one .quiet, .page-one .missing { font-size: 7.5pt; }
+  .figures { gap: 8pt; margin: 6pt 0 1pt; }
+  .figure { padding: 5pt 7pt; }
+  .mark { font-size: 8pt; margin-top: 3pt; }
   .quiet, table, .missing, dd { font-size: 8.5pt; }
   .page-one { break-after: page; }
   .figure, .chart, .missing, tr, li, dt { break-inside: avoid; }

@@ -343,7 +343,8 @@ class Quality:
     late_prompt_tokens: int
     late_last_arrived: datetime | None
     ratio_before_late: float | None  # what a report made a day after the week would have said
-    revised: str  # the same in words; '' = nothing came late
+    revised: str  # the same in words; '' = nothing came late, or all did
+    loaded_afterwards: str  # in words, where all rows came so late; '' = not
     engine_resets: int | None
     engine_gaps: int | None
     cautions: tuple[str, ...]
@@ -389,6 +390,7 @@ class WeekReport:
     ttft: TtftPair | None
     trust: tuple[Trust, ...]
     weeks: tuple[WeekPoint, ...]  # oldest first, the report's week last
+    judged_hours: int  # hours judged as alerts do: those that fell furthest below their usual ratio
     incidents: tuple[Incident, ...]  # of the report's week, in order of time
     more_incidents: int
     up: tuple[Mover, ...]

@@ -137,11 +137,11 @@ def trust_lines(report: WeekReport) -> tuple[str, ...]:
 
 
 def mover_words(mover: Mover) -> str:
-    """ "40.1 % → 72.0 %, 1,234 tokens fewer computed: …"."""
+    """ "40.1 % → 72.0 %, 1,234 tokens fewer computed; mostly tenant a (…)"."""
     more = "fewer" if mover.within_tokens > 0 else "more"
     return (
         f"{percent(mover.token_hit_ratio_before)} → {percent(mover.token_hit_ratio)}, "
-        f"{whole(abs(mover.within_tokens))} tokens {more} computed by its own ratio: {mover.why}"
+        f"{whole(abs(mover.within_tokens))} tokens {more} computed; {mover.why}"
     )
 
 
@@ -189,11 +189,25 @@ def quality_lines(report: WeekReport) -> list[str]:
     if made.engine_gaps:
         lines.append(f"{counted(made.engine_gaps, 'gap')} in the engines' samples: what counters "
                      "rose by is spread over them.")  # fmt: skip
-    if made.engine_resets:
-        lines.append(f"{counted(made.engine_resets, 'restart')} of engines: counted from 0 again.")
     doubled = (f"Counted twice: {pair}." for pair in made.counted_twice)
-    extra = [made.revised, response_cache_words(report), *doubled, *made.cautions]
+    extra = [
+        made.revised,
+        made.loaded_afterwards,
+        response_cache_words(report),
+        *doubled,
+        *made.cautions,
+    ]
     return [line for line in [*lines, *extra] if line]
+
+
+def judged_words(report: WeekReport) -> str:
+    """Which hours drops were looked for in; '' where none could be."""
+    if not report.judged_hours:
+        return ""
+    return (
+        f"Drops were looked for in the {counted(report.judged_hours, 'hour')} that fell furthest "
+        "below their usual ratio."
+    )
 
 
 def week_words(point: WeekPoint) -> str:
@@ -219,7 +233,7 @@ def usd(value: float | None) -> str:
     """Money; cents only where they matter."""
     if value is None:
         return "–"
-    sign = "−" if value < 0 else ""
+    sign = "-" if value < 0 else ""
     amount = abs(value)
     digits = 0 if amount >= 1000 else 2
     if 0 < amount < 0.005:
