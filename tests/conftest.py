@@ -1,10 +1,18 @@
-"""The same ground for every run: property tests without a clock, and Ctrl-C that works."""
+"""The same ground for every run: property tests without a clock, Ctrl-C that works, and new
+stores that are copies of one empty store."""
 
 import os
+import shutil
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import settings
+
+from exporter.store import store
+from tests import empty_store
 
 # A shared machine may stop for a second: a slow example says nothing about the code.
 settings.register_profile("explore", deadline=None)
@@ -23,3 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the expected samples of tests/unit_engines/pages anew; read the difference",
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _new_stores_are_copies() -> Iterator[None]:
+    """What a new store finds is what it would have created. Programs that tests start create
+    theirs, as a user's do."""
+    empty, connect = empty_store.file(), store._connect
+
+    def connect_to_copy(directory: Path, chosen: store.StoreSettings) -> duckdb.DuckDBPyConnection:
+        if not (directory / store.FILE_NAME).exists():
+            shutil.copyfile(empty, directory / store.FILE_NAME)
+        return connect(directory, chosen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_connect", connect_to_copy)
+        yield

@@ -3,23 +3,19 @@
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
-from importlib import resources
 
-import duckdb
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from queries import registry
+from tests import empty_store
 from tests.unit_dashboard.loopback import APP, Exporter, Open, handler
 
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
     """An exporter with an empty store, found by the dashboard through its environment."""
-    connection = duckdb.connect()
-    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
-    connection.execute(registry.views_sql())
+    connection = empty_store.in_memory()
     made = Exporter(connection)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler(made)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

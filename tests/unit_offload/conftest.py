@@ -1,14 +1,13 @@
 """A store in memory with simulated traffic, and the questions on it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib import resources
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from queries import registry
+from tests import empty_store
 
 Row = dict[str, Any]
 Answer = dict[str, Any]
@@ -27,10 +26,7 @@ class Store:
     """The schema and the views; rows are put in as they are."""
 
     def __init__(self) -> None:
-        self.connection = duckdb.connect(config={"memory_limit": "512MB", "threads": 2})
-        schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
-        self.connection.execute(schema)
-        self.connection.execute(registry.views_sql())
+        self.connection = empty_store.in_memory()
 
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """A row without `arrived` or `target` gets its time or its replica there."""

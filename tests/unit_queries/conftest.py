@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
-from importlib import resources
 
 import duckdb
 import pytest
 
 from queries import registry
+from tests import empty_store
 
 DAY = "2026-11-30"
 _CLOCK = re.compile(r"\d\d:\d\d(:\d\d)?")
@@ -40,10 +40,7 @@ def moment(value: object) -> object:
 
 @pytest.fixture
 def cursor() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
-    connection.execute(registry.views_sql())
-    return connection.cursor()
+    return empty_store.in_memory().cursor()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from importlib import resources
 from typing import Any
 
 import duckdb
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queries import registry
+from tests import empty_store
 from tests.unit_queries.conftest import FILLED
 
 START = datetime(2026, 11, 30, tzinfo=UTC)
@@ -58,9 +58,7 @@ def sample(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def store(table: str, rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
-    connection.execute(registry.views_sql())
+    connection = empty_store.in_memory()
     for row in rows:
         full = {**FILLED[table], **row}
         full.setdefault("target" if table == "engine_samples" else "arrived", row["ts"])
