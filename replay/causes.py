@@ -1,0 +1,138 @@
+"""Why every missed prompt token missed: exactly one cause each, in whole tokens.
+
+For every request whose cached tokens are known: prompt = cached + the sum of its causes. The
+causes are the differences of nested depths (`depths.py`), so they add up by construction; a cause
+says where a token was lost, not what undoing it would win.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from replay.columns import Columns, Fleet
+from replay.contents import seen_tokens
+from replay.depths import Depths
+from replay.rules import CacheRule
+from replay.traffic import NOT_REPORTED, Flags, Numbers, Traffic
+from replay.ways import Way
+
+# In the order in which they are told: from the request's own cache to the prompt itself.
+CAUSES = (
+    "unserved",
+    "evicted",
+    "expired",
+    "reset",
+    "routed",
+    "concurrent",
+    "isolated",
+    "redeployed",
+    "layout",
+    "new",
+    "rounding",
+    "ineligible",
+    "unexplained",
+)
+# Parts of a cause that are shown apart: resets of a replica that is gone, and tokens shared inside
+# the first block that differs.
+DETAILS = ("reset_replica_gone", "rounding_split")
+
+# The cause of what is known in one way and in none nearer.
+_OF_WAY = {
+    Way.HELD: "unserved",
+    Way.SINCE: "evicted",
+    Way.BEFORE: "reset",
+    Way.FLEET: "routed",
+    Way.GONE: "reset_replica_gone",
+    Way.IN_FLIGHT: "concurrent",
+    Way.ANY_SCOPE: "isolated",
+    Way.ANY_MODEL: "redeployed",
+}
+
+
+@dataclass(frozen=True)
+class Causes:
+    """What became of every prompt token, in the order of the traffic.
+
+    `tokens`: cause or detail → tokens of each request, 0 where no cached count is known.
+    `warm_before_log_tokens`: cached tokens that nothing in the traffic had brought there.
+    """
+
+    prompt_tokens: Numbers
+    cached_tokens: Numbers
+    tokens: Mapping[str, Numbers]
+    warm_before_log_tokens: Numbers
+    reported: Flags = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reported", self.cached_tokens != NOT_REPORTED)
+
+    def totals(self, of: Flags | None = None) -> dict[str, int]:
+        """Tokens by cause, of all requests or of some; requests without a cached count have
+        none."""
+        picked = slice(None) if of is None else of
+        return {name: int(self.tokens[name][picked].sum()) for name in (*CAUSES, *DETAILS)}
+
+    def missed(self) -> Numbers:
+        """Tokens of each request that were computed although it had a cache to ask."""
+        return np.where(self.reported, self.prompt_tokens - self.cached_tokens, 0)
+
+
+def attribute(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> Causes:
+    """Name the cause of every missed token of every request.
+
+    `fleet`: what is known of the caches beside the requests. Raises ValueError where the block
+    size of the rule and that of the chains do not go into each other.
+    """
+    columns = Columns.of(traffic, rule, fleet or Fleet())
+    known = Depths.of(columns)
+    parts = _differences(columns, known)
+    parts |= _behind(columns, known)
+    asked = columns.asked
+    tokens = {name: np.where(asked, parts[name], 0) for name in (*CAUSES, *DETAILS)}
+    reported = columns.cached_tokens != NOT_REPORTED
+    tokens["ineligible"] = np.where(
+        reported & ~asked, columns.prompt_tokens - columns.cached_tokens, tokens["ineligible"]
+    )
+    back = np.argsort(columns.timeline.order)
+    return Causes(
+        traffic.prompt_tokens,
+        traffic.cached_tokens,
+        {name: column[back] for name, column in tokens.items()},
+        np.where(asked, known.warm_tokens, 0)[back],
+    )
+
+
+def _differences(columns: Columns, known: Depths) -> dict[str, Numbers]:
+    """The causes between one nested depth and the next."""
+    parts = {name: np.zeros(len(columns), np.int64) for name in (*CAUSES, *DETAILS)}
+    before = columns.cached_tokens
+    for way, name in _OF_WAY.items():
+        parts[name] = known.tokens[:, way] - before
+        before = known.tokens[:, way]
+    if columns.rule.lifetime_seconds is not None:
+        parts["expired"], parts["evicted"] = parts["evicted"], parts["expired"]
+    parts["reset"] = parts["reset"] + parts["reset_replica_gone"]
+    return parts
+
+
+def _behind(columns: Columns, known: Depths) -> dict[str, Numbers]:
+    """What lies behind the last known block: content known elsewhere, content never seen, and
+    what no block could have held."""
+    deepest, shared = known.deepest, known.shared
+    end = np.minimum(columns.ceiling_tokens, np.maximum(columns.covered_tokens, shared))
+    layout = np.zeros(len(columns), np.int64)
+    if columns.pieces is not None:
+        layout = seen_tokens(columns.pieces, columns.space, columns.kept, shared, end)
+    beyond = columns.ceiling_tokens - end
+    # Less than a block of the chain has no name: nobody can say more of it.
+    nameless = np.where(columns.fully_named, beyond, 0)
+    split = shared - deepest
+    return {
+        "layout": layout,
+        "new": end - shared - layout,
+        "rounding": columns.eligible_tokens - columns.ceiling_tokens + split + nameless,
+        "rounding_split": split,
+        "ineligible": columns.prompt_tokens - columns.eligible_tokens,
+        "unexplained": beyond - nameless,
+    }

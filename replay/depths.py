@@ -1,0 +1,184 @@
+"""The nested depths of every request, in tokens, from all that is known of blocks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.columns import Columns
+from replay.contents import prefix_names
+from replay.generated import proven
+from replay.known_blocks import Blocks, Sightings, Spans, numbered, within
+from replay.traffic import Names, Numbers
+from replay.ways import Known, Way, depths_of, started_before, ways
+
+
+@dataclass(frozen=True)
+class Depths:
+    """In tokens from the start of each prompt, one row a request in the order of look-ups.
+
+    `tokens`: a column for each way of knowing but UNKNOWN, never falling. `shared`: how far any
+    earlier prompt agreed, by the chain's own blocks. `warm_tokens`: cached beyond all that.
+    """
+
+    tokens: Numbers
+    shared: Numbers
+    warm_tokens: Numbers
+
+    @property
+    def deepest(self) -> Numbers:
+        """What was known in any way."""
+        return self.tokens[:, Way.ANY_MODEL]
+
+    @classmethod
+    def of(cls, columns: Columns) -> "Depths":
+        sources = _Sources(columns)
+        units = sources.units
+        found = ways(units, columns.timeline, columns.kept, sources.prompts(), sources.known())
+        depths = depths_of(found, units) * columns.unit_tokens
+        deepest = np.minimum(depths[:, Way.ANY_MODEL], columns.prompt_tokens)
+        cached = np.maximum(columns.cached_tokens, 0)
+        tokens = np.maximum(depths, cached[:, np.newaxis])
+        tokens = np.minimum(tokens, columns.ceiling_tokens[:, np.newaxis])
+        shared = sources.shared_blocks() * columns.chains.grain_tokens
+        shared = np.minimum(shared, columns.ceiling_tokens)
+        shared = np.maximum(shared, tokens[:, Way.ANY_MODEL])
+        return cls(tokens, shared, np.maximum(cached - deepest, 0))
+
+
+class _Sources:
+    """Blocks of the chains, of the cache's own size, and everything told of them."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._timeline = columns.timeline
+        chains = columns.chains
+        names, told = self._names()
+        block, count = numbered(np.concatenate([names, told]) if len(told) else names)
+        self._told = block[len(names) :]
+        owner = np.repeat(np.arange(len(columns), dtype=np.int32), chains.lengths)
+        self._named = Blocks(block[: len(names)], owner, chains.starts, count)
+        self._step = columns.unit_tokens // chains.grain_tokens
+        self._at_unit = None
+        if self._step > 1:
+            self._at_unit = (self._named.places() + 1) % self._step == 0
+        self.units = self._of_unit(self._named)
+        self._free = self._without_scope()
+
+    def _names(self) -> tuple[Names, Names]:
+        """Of the blocks in chains, and of those events told of."""
+        columns, stays = self._columns, self._columns.fleet.stays
+        names, deployment = columns.chains.names, columns.deployment
+        told, others = np.empty(0, np.uint64), np.empty(0, np.int64)
+        if stays is not None:
+            told, others = stays.names, stays.deployment
+        if deployment.any() or others.any():
+            names = within(names, np.repeat(deployment, columns.chains.lengths))
+            told = within(told, others)
+        return names, told
+
+    def _of_unit(self, blocks: Blocks) -> Blocks:
+        return blocks if self._at_unit is None else blocks.picked(self._at_unit)
+
+    def _without_scope(self) -> tuple[Blocks | None, Blocks | None]:
+        """The blocks named without scope, and without deployment too; None where that makes no
+        difference. Without content hashes a scope cannot be taken out of a name."""
+        columns = self._columns
+        several = columns.deployment.any()
+        if columns.chains.contents is None:
+            free = Blocks.of(columns.chains.names, columns.chains.starts) if several else None
+            return None, free
+        if not several and not columns.scope.any():
+            return None, None
+        names = prefix_names(columns.chains)
+        any_model = Blocks.of(names, columns.chains.starts)
+        if not several:
+            return any_model, None
+        of_model = within(names, columns.deployment[any_model.owner])
+        return Blocks.of(of_model, columns.chains.starts), any_model
+
+    def prompts(self) -> Sightings:
+        """What the prompts put into caches, once they were computed."""
+        units, timeline = self.units, self._timeline
+        block, owner = units.block, units.owner
+        if not self._columns.kept.all():
+            kept = self._columns.kept[owner]
+            block, owner = block[kept], owner[kept]
+        return Sightings(block, timeline.ready_stay[owner], timeline.ready_from[owner])
+
+    def _was_there(self) -> Sightings:
+        """What was cached at a look-up was there already, wherever it came from."""
+        if self._timeline.is_serial:  # then no other request could have looked before
+            return Sightings.none()
+        units, columns = self.units, self._columns
+        there = self._unit_ends() <= columns.cached_tokens[units.owner]
+        there &= columns.kept[units.owner]
+        owner = units.owner[there]
+        return Sightings(units.block[there], self._timeline.stay[owner], owner + 1)
+
+    def _unit_ends(self) -> Numbers:
+        """Where each unit ends, in tokens."""
+        ends = (self.units.places().astype(np.int64) + 1) * self._columns.unit_tokens
+        return np.minimum(ends, self._columns.prompt_tokens[self.units.owner])
+
+    def known(self) -> Known:
+        """What is known beside the prompts of requests."""
+        scope_free, model_free = (
+            None if blocks is None else self._of_unit(blocks) for blocks in self._free
+        )
+        extra = self._answers().with_others(self._stored()).with_others(self._was_there())
+        return Known(extra, self._held(), scope_free, model_free)
+
+    def _answers(self) -> Sightings:
+        columns = self._columns
+        if columns.output_tokens is None:
+            return Sightings.none()
+        return proven(
+            self._named,
+            self._timeline,
+            columns.kept,
+            columns.prompt_tokens,
+            columns.output_tokens,
+            columns.chains.grain_tokens,
+        )
+
+    def _stored(self) -> Sightings:
+        stays = self._columns.fleet.stays
+        if stays is None:
+            return Sightings.none()
+        stay = self._timeline.replicas.stay_at(stays.replica, stays.since)
+        since = self._timeline.first_from(stays.since)
+        return Sightings(self._told.astype(np.int64), stay, since)
+
+    def _held(self) -> Spans | None:
+        """Spans during which replicas held blocks: by events, else by the rule's lifetime."""
+        stays, replicas = self._columns.fleet.stays, len(self._timeline.replicas.gone)
+        if stays is not None:
+            keys = self._told.astype(np.int64) * replicas + stays.replica
+            since = self._timeline.first_from(stays.since)
+            until = self._timeline.first_from(stays.until)
+            return Spans(keys, since, until, len(self._columns))
+        if self._columns.rule.lifetime_seconds is None:
+            return None
+        return self._within_lifetime(self._columns.rule.lifetime_seconds)
+
+    def _within_lifetime(self, seconds: float) -> Spans:
+        units, timeline, columns = self.units, self._timeline, self._columns
+        used = columns.kept[units.owner]
+        if not columns.rule.use_refreshes:
+            used &= self._unit_ends() > columns.cached_tokens[units.owner]
+        owner = units.owner[used]
+        keys = units.block[used].astype(np.int64) * len(timeline.replicas.gone)
+        until = timeline.first_after(timeline.ready + seconds)[owner]
+        return Spans(
+            keys + timeline.replica[owner], timeline.ready_from[owner], until, len(columns)
+        )
+
+    def shared_blocks(self) -> Numbers:
+        """How many leading blocks of the chain's own size any earlier prompt had too."""
+        if self._step == 1:
+            return np.zeros(len(self._columns), np.int64)
+        scope_free, model_free = self._free
+        widest = model_free or scope_free or self._named
+        seen = started_before(widest, self._columns.kept)
+        found = np.where(seen, Way.ANY_MODEL, Way.UNKNOWN).astype(np.int8)
+        return depths_of(found, widest)[:, Way.ANY_MODEL]
