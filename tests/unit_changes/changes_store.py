@@ -7,13 +7,13 @@ it says that the data reaches that far: the window has 7 days.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from queries import registry
+from tests import empty_store
 
 SINCE = datetime(2026, 11, 23, tzinfo=UTC)
 UNTIL = datetime(2026, 11, 30, tzinfo=UTC)
@@ -26,11 +26,8 @@ _REQUEST: dict[str, object] = {
 
 @cache
 def _tables() -> duckdb.DuckDBPyConnection:
-    """Made once: the views take longer than all that a test asks of them."""
-    connection = duckdb.connect()
-    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
-    connection.execute(registry.views_sql())
-    return connection
+    """Made once, emptied for each test."""
+    return empty_store.in_memory()
 
 
 class ChangesStore:
@@ -47,13 +44,11 @@ class ChangesStore:
 
     def hour(self, hour: datetime, tokens: int, cached_tokens: int, **columns: object) -> None:
         """One row of the roll-up by hour: prompts of 1000 tokens unless `requests` says else."""
-        requests = columns.pop("requests", tokens // 1000)
-        row = {
-            "hour": hour, "model": "m", "requests": requests, "reported_requests": requests,
-            "ineligible_requests": 0, "prompt_tokens": tokens, "reported_prompt_tokens": tokens,
-            "ineligible_prompt_tokens": 0, "cached_tokens": cached_tokens, **columns,
-        }  # fmt: skip
-        self.put("hour_rollup", [row])
+        self.hours([{"hour": hour, "tokens": tokens, "cached_tokens": cached_tokens, **columns}])
+
+    def hours(self, rows: Sequence[dict[str, Any]]) -> None:
+        """The same for several."""
+        self.put("hour_rollup", [_hour(**row) for row in rows])
 
     def requests(self, rows: Sequence[dict[str, object]]) -> None:
         """Single requests, in no roll-up."""
@@ -90,6 +85,15 @@ class ChangesStore:
         """The answer for the week, nothing left out for being small."""
         given = {"since": SINCE, "until": UNTIL, "least_tokens_per_day": 1, **params}
         return registry.rows(registry.run(self._connection.cursor(), "changes", given))
+
+
+def _hour(tokens: int, **columns: object) -> dict[str, object]:
+    requests = columns.pop("requests", tokens // 1000)
+    return {
+        "model": "m", "requests": requests, "reported_requests": requests,
+        "ineligible_requests": 0, "prompt_tokens": tokens, "reported_prompt_tokens": tokens,
+        "ineligible_prompt_tokens": 0, **columns,
+    }  # fmt: skip
 
 
 def _stored(row: dict[str, object]) -> dict[str, object]:

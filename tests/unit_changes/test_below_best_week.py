@@ -53,6 +53,15 @@ def test_between_the_middle_and_the_best_week(store: ChangesStore) -> None:
     )
 
 
+def test_t78_days_are_those_of_the_zone(store: ChangesStore) -> None:
+    """The window begins at 23:00 UTC on a Sunday, which is Monday in Berlin."""
+    put_weeks(store, 0.5, 0.6, 0.7, 0.8, template="t")
+    earlier = {"since": SINCE - timedelta(hours=1), "until": UNTIL - timedelta(hours=1)}
+    told = [store.changes(zone=zone, **earlier)[0] for zone in ("UTC", "Europe/Berlin")]
+    assert "week from 2026-11-01 on" in told[0]["evidence"]
+    assert "week from 2026-11-02 on" in told[1]["evidence"]
+
+
 def test_one_week_before_tells_no_lower_bound(store: ChangesStore) -> None:
     """That week may have been the odd one."""
     put_weeks(store, 0.5, 0.8, template="t")
@@ -180,14 +189,18 @@ HOUR = st.tuples(
 
 
 @given(st.lists(HOUR, min_size=2, max_size=24))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_bounds_agree_with_brute_force(hours: list[tuple[int, int, str, str, int, int]]) -> None:
     store = ChangesStore()
     store.reach()
-    for week, hour, template, tenant, requests, percent in hours:
-        begin = NOON + timedelta(hours=hour) - week * WEEK
-        tokens = 1000 * requests
-        store.hour(begin, tokens, tokens * percent // 100, template=template, tenant=tenant)
+    store.hours([
+        {
+            "hour": NOON + timedelta(hours=hour) - week * WEEK, "template": template,
+            "tenant": tenant, "tokens": 1000 * requests,
+            "cached_tokens": 1000 * requests * percent // 100,
+        }
+        for week, hour, template, tenant, requests, percent in hours
+    ])  # fmt: skip
     found = {
         row["subject"]: bounds(row) for row in store.changes() if row["dimension"] == "template"
     }
