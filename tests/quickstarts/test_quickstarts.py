@@ -82,7 +82,7 @@ class _Provider(http.server.BaseHTTPRequestHandler):
 @contextmanager
 def _provider() -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Provider) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/v1"
         finally:

@@ -18,7 +18,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
     connection = empty_store.in_memory()
     made = Exporter(connection)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler(made)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         made.url = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setenv("PREFIXSCOPE_URL", made.url)
         monkeypatch.delenv("PREFIXSCOPE_TOKEN", raising=False)

@@ -106,7 +106,7 @@ class _Engine(http.server.BaseHTTPRequestHandler):
 def engine() -> Iterator[str]:
     _Engine.ids = []
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Engine) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

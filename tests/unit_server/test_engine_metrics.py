@@ -47,7 +47,7 @@ class Engine:
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     engine = Engine()
-    thread = threading.Thread(target=engine.server.serve_forever)
+    thread = threading.Thread(target=engine.server.serve_forever, args=(0.02,))
     thread.start()
     yield engine
     engine.server.shutdown()
