@@ -31,6 +31,26 @@ REPLICAS = (
     Column("role", "role", "text", "replicas"),
 )
 
+JUDGED = (
+    Column("model", "model", "name", "peak_drop"),
+    Column("token_hit_ratio", "token hit ratio", "bar", "peak_drop"),
+    Column("expected_low_ratio", "expected from", "ratio", "peak_drop"),
+    Column("expected_high_ratio", "to", "ratio", "peak_drop"),
+    Column("class", "class", "text", "peak_drop"),
+    Column("evidence", "evidence", "text", "peak_drop"),
+    Column("severity", "severity", "text", "peak_drop"),
+    Column("coverage_ratio", "coverage", "ratio", "peak_drop"),
+    Column("reported_prompt_tokens", "reported prompt tokens", "count", "peak_drop"),
+)
+
+ALERTS = (
+    Column("severity", "severity", "text", meaning="page or ticket."),
+    Column("alert", "alert", "text", meaning="Its name, also that of its runbook."),
+    Column("state", "state", "text", meaning="firing, or pending until it has lasted."),
+    Column("since", "since (UTC)", "moment", meaning="Since when, where it is known."),
+    Column("summary", "summary", "text", meaning="What it says."),
+)
+
 MEMORY = (
     Column("replica", "replica", "name", "memory_split"),
     Column("kv_usage_ratio", "KV in use", "bar", "memory_split"),

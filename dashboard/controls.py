@@ -73,9 +73,14 @@ def choose(label: str, name: str, choices: Mapping[str, str], default: str) -> s
 
 def drill(dimension: str, following: str, value: str) -> None:
     """Look into one value: set its filter in the address and group by the next dimension."""
+    narrow(dimension, value)
+    st.query_params["by"] = following
+
+
+def narrow(dimension: str, value: str) -> None:
+    """Set one filter in the address and draw the page anew."""
     filters = Filters.from_address(st.query_params.to_dict())
     write(filters.with_value(dimension, value))
-    st.query_params["by"] = following
     st.session_state[RERUN] = True
 
 

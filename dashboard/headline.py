@@ -8,7 +8,6 @@ from dashboard.answers import Answers
 from dashboard.figures.numbers import percent, points, whole
 from dashboard.figures.rows import Row, Rows, number, reported_cached
 from dashboard.sources import came_from
-from dashboard.verdict import RATIO_NOISE, where_words
 from dashboard.words import hover
 
 Basis = Literal["log", "engine", "none"]
@@ -105,13 +104,6 @@ def against_before(answers: Answers, question: str, by: str) -> Rows:
     if before is None:
         return []
     return answers.rows(question, by=by, baseline_since=before.since, baseline_until=before.until)
-
-
-def where(answers: Answers, lead: Headline) -> str:
-    """The template that explains most of a drop, by the log; '' without a drop or a leader."""
-    if lead.basis != "log" or (lead.change or 0.0) > -RATIO_NOISE:
-        return ""
-    return where_words("template", against_before(answers, "movers", "template"))
 
 
 def told(row: Row, all_computed_tokens: float) -> Row:

@@ -17,20 +17,13 @@ from exporter.now_address import address, looking
 from exporter.now_chart import drawn
 from queries.on_call import words
 from queries.on_call.screen import Ask, Screen, look
-from queries.on_call.verdict import Tone
+from queries.on_call.verdict import TONE_WORDS
 
 # Everybody an alert wakes opens the same link: within these seconds they share one answer.
 SHARED_SECONDS = 15
 RELOAD_SECONDS = 30
 MOST_SHARED = 32
 MOST_REPLICAS = 60
-
-TONES: dict[Tone, str] = {
-    "page": "Drop that hurts",
-    "ticket": "Drop",
-    "good": "No drop",
-    "unknown": "Not judged",
-}
 
 
 class NowPage:
@@ -59,7 +52,7 @@ def render(screen: Screen, version: str) -> str:
     """The page as HTML. It reloads by itself unless it looks at a fixed moment."""
     return _templates().get_template("now.html").render(
         screen=screen, version=version,
-        tone_words="No data" if screen.empty else TONES[screen.tone],
+        tone_words="No data" if screen.empty else TONE_WORDS[screen.tone],
         reload_seconds=None if screen.looking.at else RELOAD_SECONDS,
         drawing=None if screen.chart is None else drawn(screen.chart),
         replicas=screen.replicas[:MOST_REPLICAS], memory=screen.memory[:MOST_REPLICAS],

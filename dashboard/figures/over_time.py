@@ -1,14 +1,18 @@
 """The hit ratio over time with the load beneath it, on one time axis."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from dashboard.figures.expected import expected_bands, happened
 from dashboard.figures.layout import ratio_axis, style, time_axis
 from dashboard.figures.numbers import percent
 from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, LOAD, UNKNOWN, translucent
 from dashboard.figures.rows import Row, Rows, isolated, moment, number, reported_cached, with_gaps
+from queries.on_call.chart import Mark
+from queries.on_call.expected import Expected
 
 # Coverage is drawn only where it falls below this; the hover always has it.
 FULL_COVERAGE = 0.95
@@ -24,14 +28,18 @@ def ratio_with_load(
     label: str,
     before: Rows = (),
     shift: timedelta = timedelta(0),
+    bands: Sequence[Expected] = (),
+    marks: Sequence[Mark] = (),
 ) -> go.Figure:
     """Token hit ratio (above) and prompt and computed tokens a second (beneath).
 
-    `before` is an earlier window, drawn `shift` later so that both lie on one another. Steps
-    without traffic are gaps. Empty rows give empty axes over the asked window.
+    `before` is an earlier window, drawn `shift` later so that both lie on one another. `bands` are
+    what was expected, `marks` what happened. Steps without traffic are gaps. Empty rows give empty
+    axes over the asked window.
     """
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06,
                            row_heights=[0.6, 0.4])  # fmt: skip
+    expected_bands(figure, bands)
     earlier = [{**row, "ts": moment(row["ts"]) + shift} for row in before]
     _ratio_line(figure, with_gaps(earlier, step_seconds), "before", "token_hit_ratio", BEFORE,
                 dash="dot", width=1.2)  # fmt: skip
@@ -42,6 +50,7 @@ def ratio_with_load(
     _load(figure, with_gaps(load, step_seconds))
     shown = [number(row, "token_hit_ratio") for row in [*now, *earlier]]
     style(figure, 430)
+    happened(figure, marks)
     time_axis(figure, since, until)
     ratio_axis(figure, "token hit ratio", shown, row=1)
     figure.update_yaxes(title="tokens/s", rangemode="tozero", tickformat=",.3~s", row=2, col=1)

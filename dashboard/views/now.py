@@ -2,50 +2,39 @@
 
 import streamlit as st
 
-from dashboard import columns, page, tables, tiles
+from dashboard import columns, on_call, page, tables, tiles
 from dashboard.answers import Answers
 from dashboard.figures.over_time import ratio_with_load
-from dashboard.figures.rows import Rows, number
-from dashboard.figures.safe import code_span
-from dashboard.headline import Headline, beside, headline, ratio_over_time, where
+from dashboard.figures.rows import Rows
+from dashboard.headline import Headline, beside, headline, ratio_over_time
 from dashboard.pain import Load, Ttft, load, ttft
-from dashboard.replicas import down, outliers, table_rows
-from dashboard.verdict import Facts, verdict
+from dashboard.replicas import table_rows
+from queries.on_call.screen import Screen
 
 
 def body(answers: Answers) -> None:
     """Draw the page from top to bottom, the most urgent first."""
+    screen = on_call.on_call(answers)
+    on_call.head(screen)
+    on_call.pain(screen)
     lead, delay = headline(answers), ttft(answers)
-    prefill, replicas = load(answers, lead), answers.rows("replicas")
-    st.markdown(f"#### {verdict(_facts(answers, lead, delay, prefill, replicas))}")
-    _tiles(lead, delay, prefill, replicas)
-    st.caption(f"{beside(lead)} {page.window_words(answers)}")
+    replicas = answers.rows("replicas")
+    _tiles(lead, delay, load(answers, lead), replicas)
+    st.caption(f"{beside(lead)} {page.window_words(answers)} {_against(answers)}")
     page.engine_filter_note(answers.filters)
-    _chart(answers, lead)
+    _chart(answers, lead, screen)
+    on_call.marks(screen)
+    on_call.contributors(screen.contributors)
     if replicas:
         st.markdown("##### Replicas, outliers first")
         tables.show(table_rows(replicas), columns.REPLICAS, "replicas", alt="Replicas")
+    on_call.below(screen)
 
 
-def _facts(
-    answers: Answers, lead: Headline, delay: Ttft, prefill: Load, replicas: Rows
-) -> Facts:
-    return Facts(
-        label=lead.label,
-        ratio=lead.ratio,
-        ratio_before=number(lead.before, "token_hit_ratio"),
-        before_words=page.comparison_words(answers),
-        where=where(answers, lead),
-        coverage=lead.coverage if lead.basis == "log" else None,
-        p50_seconds=delay.p50_seconds,
-        p50_before_seconds=delay.p50_before_seconds,
-        p95_seconds=delay.p95_seconds,
-        p95_before_seconds=delay.p95_before_seconds,
-        load=prefill.prompt,
-        load_before=prefill.prompt_before,
-        outliers=tuple(code_span(name) for name in outliers(replicas)),
-        down=tuple(code_span(name) for name in down(replicas)),
-    )
+def _against(answers: Answers) -> str:
+    """What the tiles compare with; the verdict compares with the same hours and load."""
+    words = page.comparison_words(answers)
+    return f"Changes are against {words}." if words else ""
 
 
 def _tiles(lead: Headline, delay: Ttft, prefill: Load, replicas: Rows) -> None:
@@ -62,15 +51,17 @@ def _tiles(lead: Headline, delay: Ttft, prefill: Load, replicas: Rows) -> None:
         tiles.waiting_tile(lead, replicas)
 
 
-def _chart(answers: Answers, lead: Headline) -> None:
+def _chart(answers: Answers, lead: Headline, screen: Screen) -> None:
+    drawn = screen.chart
     figure = ratio_with_load(
         ratio_over_time(answers, lead),
         answers.over_time("load_over_time"),
         step_seconds=answers.step_seconds, since=answers.window.since, until=answers.window.until,
         label=lead.label.lower(), before=ratio_over_time(answers, lead, before=True),
         shift=answers.filters.shift(answers.window),
+        bands=drawn.bands if drawn else (), marks=drawn.marks if drawn else (),
     )  # fmt: skip
-    page.time_chart(figure, "now-over-time", f"{lead.label} over time, with the load beneath it")
+    page.time_chart(figure, "now-over-time", drawn.words if drawn else lead.label)
 
 
 page.show("now", body)

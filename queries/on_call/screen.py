@@ -4,9 +4,10 @@ Telemetry faults come first because they void what follows; then the verdict, wh
 one chart, three contributors, and what lies below.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from queries import source_words
@@ -21,7 +22,7 @@ from queries.on_call.contributors import (
 from queries.on_call.expected import Expected, bands
 from queries.on_call.onset import Onset, onset
 from queries.on_call.pain import Pain, pain
-from queries.on_call.strip import STALE_AFTER, faults, strip
+from queries.on_call.strip import STALE_AFTER, faults, log_is_silent, strip
 from queries.on_call.verdict import NO_DATA, TELEMETRY, Told, Tone, sentence, tone
 from queries.on_call.words import Quoted, Row, Rows, age, moment, number, plain
 from queries.registry import questions
@@ -87,14 +88,17 @@ class _Asking:
         return self.ask(name, {k: v for k, v in given.items() if k in known} | params)
 
 
-def look(ask: Ask, looking: Looking, clock: datetime, quoted: Quoted = plain) -> Screen:
+def look(
+    ask: Ask, looking: Looking, clock: datetime, quoted: Quoted = plain, *, round_seconds: int = 1
+) -> Screen:
     """The screen at `looking.at`, else at `clock`; with older data only, where that ends.
 
-    `ask` answers one question with rows. `quoted` makes a name safe for where it is shown.
+    `ask` answers one question with rows. `quoted` makes a name safe for where it is shown. The
+    clock is rounded up to `round_seconds`, so that answers can be shared for as long.
     """
     state = ask("store_state", {})[0]
     zone = looking.zone or ZoneInfo(str(state["zone"]))
-    until = _end(state, looking.at, clock)
+    until = _end(state, looking.at, clock, round_seconds)
     times = (clock, until)
     if state["level"] is None:
         return _nothing(looking, zone, state, times)
@@ -104,7 +108,8 @@ def look(ask: Ask, looking: Looking, clock: datetime, quoted: Quoted = plain) ->
     replicas, alerts = asking.rows("replicas"), _alerts(asking)
     screen = Screen(
         looking, zone, until, bool(state["demo"]), False,
-        faults(state, replicas, lead, alerts, times, quoted),
+        faults(state, replicas, lead, alerts, clock, quoted, fixed=looking.at is not None,
+               asked_of_engines=_asked_of_engines(asking, state, clock)),
         strip(state, replicas, lead, times, zone),
         "", tone(lead), lead, None,
         models=_others(judged, lead, until), replicas=replicas,
@@ -114,15 +119,25 @@ def look(ask: Ask, looking: Looking, clock: datetime, quoted: Quoted = plain) ->
     return _told(screen, _of_lead(asking, judged, lead), judged, clock, quoted)
 
 
-def _end(state: Row, at: datetime | None, clock: datetime) -> datetime:
+def _end(state: Row, at: datetime | None, clock: datetime, round_seconds: int) -> datetime:
     """Whole seconds. The clock where data is fresh, else just behind the newest fact."""
     if at is not None:
         return at.replace(microsecond=0)
     newest = [moment(state[c]) for c in ("last_ts", "engine_last_ts") if state[c] is not None]
     last = max(newest, default=clock)
     if last > clock - STALE_AFTER:
-        return clock.replace(microsecond=0) + timedelta(seconds=bool(clock.microsecond))
+        rounds = math.ceil(clock.timestamp() / round_seconds)
+        return datetime.fromtimestamp(rounds * round_seconds, UTC)
     return last.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def _asked_of_engines(asking: _Asking, state: Row, clock: datetime) -> bool:
+    """Whether engines counted prompts since the request log fell silent."""
+    if not log_is_silent(state, clock) or state["engine_last_ts"] is None:
+        return False
+    since = {"since": moment(state["last_ts"]) + STALE_AFTER / 2}
+    [row] = asking.rows("engine_hit_ratio", WINDOW, **since)
+    return bool(number(row, "prompt_tokens"))
 
 
 def _nothing(

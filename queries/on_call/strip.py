@@ -74,17 +74,17 @@ def _coverage(lead: Row | None) -> str:
 
 
 def faults(
-    state: Row, replicas: Rows, lead: Row | None, alerts: Rows,
-    times: tuple[datetime, datetime], quoted: Quoted,
+    state: Row, replicas: Rows, lead: Row | None, alerts: Rows, clock: datetime, quoted: Quoted, *,
+    fixed: bool = False, asked_of_engines: bool = False,
 ) -> tuple[str, ...]:  # fmt: skip
     """What is wrong with the telemetry itself, the worst first; none = it can be trusted.
 
-    While an earlier moment is looked at, only what is known of that moment counts.
+    `fixed`: another moment is looked at, so what is silent or down now says nothing.
+    `asked_of_engines`: they counted prompts since the last request row.
     """
-    clock, until = times
-    live = clock - until <= STALE_AFTER
-    told = _silent(state, replicas, clock) if state["level"] is not None else []
-    if live:
+    told: list[str] = []
+    if not fixed:
+        told += _silent(state, clock, asked_of_engines)
         told += _replica_faults(replicas, quoted)
     if lead is not None and lead["class"] == "telemetry":
         told.append(f"Rows lost their cached counts: {quoted(lead['evidence'])}.")
@@ -96,7 +96,12 @@ def faults(
     return tuple(told[:MOST_FAULTS])
 
 
-def _silent(state: Row, replicas: Rows, clock: datetime) -> list[str]:
+def log_is_silent(state: Row, clock: datetime) -> bool:
+    """Whether there once was a request row, and none came for some time."""
+    return state["last_ts"] is not None and clock - moment(state["last_ts"]) > STALE_AFTER
+
+
+def _silent(state: Row, clock: datetime, asked_of_engines: bool) -> list[str]:
     """All data old, or one of the two kinds while the other goes on."""
     last = {
         name: clock - moment(state[column])
@@ -107,12 +112,11 @@ def _silent(state: Row, replicas: Rows, clock: datetime) -> list[str]:
         return []
     if min(last.values()) > STALE_AFTER:
         return [f"The newest data is {age(min(last.values()))} old."]
-    busy = any(number(row, "prompt_tokens") for row in replicas)
     return [
         f"The {name} {'have' if name == 'engine pages' else 'has'} been silent for {age(length)}."
         for name, length in last.items()
         # No row is no fault while nothing is asked of the engines.
-        if length > STALE_AFTER and (name == "engine pages" or busy)
+        if length > STALE_AFTER and (name == "engine pages" or asked_of_engines)
     ]
 
 

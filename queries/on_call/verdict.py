@@ -33,6 +33,12 @@ NO_CAUSE = "no cause found"
 # So much more KV in use than usual is worth a word, whatever the cause.
 PRESSURE_NOISE = 0.1
 
+TONE_WORDS: dict[Tone, str] = {
+    "page": "Drop that hurts",
+    "ticket": "Drop",
+    "good": "No drop",
+    "unknown": "Not judged",
+}
 NO_DATA = (
     "No data yet. Name a metric page of an engine under scrape.targets in the configuration, "
     "or load a request log: prefixscope ingest FILE"

@@ -60,10 +60,11 @@ def test_now_tells_ratio_coverage_and_change(exporter: Exporter, open_page: Open
     log_rows(exporter)
     app = open_page()
     assert tile(app, RATIO) == ("57.5 %", "-12.5 points")
-    assert "below the previous 6 h, mostly template `(not given)` (-12.5 points);" in words(app)
     assert tile(app, "Coverage")[0] == "80.0 %"
-    assert "Token hit ratio 57.5 %, 12.5 points below the previous 6 h" in words(app)
-    assert "only 80.0 % of the prompt tokens report a cached count" in words(app)
+    assert "Changes are against the previous 6 h." in words(app)
+    # The verdict is on the last hour: 4,000 tokens are too few to judge.
+    assert "Too little traffic to judge: 4,000 reported prompt tokens in the hour" in words(app)
+    assert "basis request log · coverage 80 %" in words(app)
     help_text = next(m for m in app.metric if m.label == RATIO).proto.help
     assert "2,300 of 4,000 reported prompt tokens" in help_text
 
@@ -76,7 +77,7 @@ def test_t5_now_without_cached_counts_leads_with_engine_counters(
     app = open_page()
     assert tile(app, ENGINE_RATIO)[0] == "45.0 %"
     assert tile(app, "Coverage")[0] == "0.0 %"
-    assert "coverage 0.0 %" in words(app)
+    assert "basis engine counters" in words(app)
 
 
 def test_log_and_engine_ratio_stand_beside_each_other(exporter: Exporter, open_page: Open) -> None:
@@ -321,7 +322,7 @@ def test_fixed_window_in_the_future_shows_no_data_and_no_zero(
     log_rows(exporter)
     app = open_page(since="2100-01-01T00:00:00Z", until="2100-01-02T00:00:00Z")
     assert tile(app, RATIO)[0] == "–"
-    assert "No token hit ratio in this window" in words(app)
+    assert "No traffic in the hour to Saturday 00:00: no hit ratio." in words(app)
 
 
 def test_t75_each_question_is_asked_once_per_data_version(

@@ -1,0 +1,98 @@
+"""The on-call screen on the dashboard: the same words as the exporter's page and the terminal."""
+
+from datetime import datetime
+
+import streamlit as st
+
+from dashboard import columns, tables
+from dashboard.answers import Answers, asked, version_time
+from dashboard.controls import narrow
+from dashboard.figures.safe import code_span
+from queries.on_call.contributors import Contributors
+from queries.on_call.screen import Looking, Screen, look
+from queries.on_call.verdict import TONE_WORDS, Tone
+from queries.on_call.words import clock, plain, points
+
+# All readers share an answer for so long; a drop is judged by the minute.
+ROUND_SECONDS = 60
+_COLOURS: dict[Tone, str] = {"page": "red", "ticket": "orange", "good": "green", "unknown": "gray"}
+
+
+def on_call(answers: Answers) -> Screen:
+    """The screen at the end of the page's window, under its filters."""
+    window, filters = answers.window, answers.filters.dimension_filters()
+    looking = Looking(at=None if window.live else window.until, filters=filters)
+    return look(asked, looking, version_time(), _quoted, round_seconds=ROUND_SECONDS)
+
+
+def _quoted(text: object) -> str:
+    """A name or a piece of evidence inside Markdown: a code span without a shorter limit."""
+    return f"`{plain(text).replace('`', chr(0x2019))}`"
+
+
+def head(screen: Screen) -> None:
+    """Telemetry faults, the verdict, the runbook, the strip."""
+    if screen.faults:
+        told = "\n".join(f"- {fault}" for fault in screen.faults)
+        st.warning(f"**Telemetry faults: what follows may be wrong**\n\n{told}")
+    st.markdown(f":{_COLOURS[screen.tone]}-badge[{TONE_WORDS[screen.tone]}]")
+    st.markdown(f"#### {screen.verdict}")
+    strip = " · ".join(f"{name} {value}" for name, value in screen.strip)
+    runbook = f" · runbook `docs/runbooks/{screen.runbook}.md`" if screen.runbook else ""
+    st.caption(f"{strip}{runbook}")
+
+
+def pain(screen: Screen) -> None:
+    """Does it hurt, in a line, with what each figure is compared with."""
+    if screen.pain is None:
+        return
+    told = "; ".join(
+        f"{measure.name} {measure.value} ({measure.against})" for measure in screen.pain.measures
+    )
+    st.markdown(f"**{screen.pain.words}.** {told}.")
+
+
+def marks(screen: Screen) -> None:
+    """What the letters of the chart mean."""
+    if screen.chart is None or not screen.chart.marks:
+        return
+    st.caption(" · ".join(
+        f"**{mark.letter}** {_clock(screen, mark.at)} {mark.words}" for mark in screen.chart.marks
+    ))  # fmt: skip
+
+
+def _clock(screen: Screen, at: datetime) -> str:
+    return clock(at, screen.zone, screen.until)
+
+
+def contributors(told: Contributors) -> None:
+    """The largest parts of the drop; a click looks into one."""
+    if not told.parts:
+        return
+    st.markdown("##### Largest contributors")
+    for part in told.parts:
+        words, button = st.columns([5, 1], vertical_alignment="center")
+        words.markdown(
+            f"**{points(part.change_ratio)}** {part.dimension} {code_span(part.value)}: {part.why}"
+        )
+        if part.dimension in _FILTERED:
+            button.button("Look into it", key=f"part-{part.dimension}-{part.value}",
+                          on_click=narrow, args=(part.dimension, part.value))  # fmt: skip
+    st.caption(f"Parts of {points(told.change_ratio)} in all, against {told.against}.")
+
+
+_FILTERED = ("template", "route", "tenant")
+
+
+def below(screen: Screen) -> None:
+    """Models, KV memory and alerts."""
+    if screen.models:
+        st.markdown("##### Models")
+        tables.show(screen.models, columns.JUDGED, "now-models", alt="Models, as judged")
+    if screen.memory:
+        st.markdown("##### KV memory")
+        tables.show(screen.memory, columns.sized(columns.MEMORY, screen.memory), "now-memory",
+                    alt="KV memory by replica")  # fmt: skip
+    if screen.alerts:
+        st.markdown("##### Alerts")
+        tables.show(screen.alerts, columns.ALERTS, "now-alerts", alt="Alerts")
