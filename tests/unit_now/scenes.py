@@ -7,12 +7,10 @@ is said by its function.
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from importlib import resources
-
-import duckdb
 
 from queries import registry
 from queries.on_call.words import Rows
+from tests import empty_store
 
 CLOCK = datetime(2026, 11, 29, 3, 5, tzinfo=UTC)
 SINCE = CLOCK - timedelta(hours=6)
@@ -26,10 +24,7 @@ class Night:
     """The tables of a store, filled by step and asked."""
 
     def __init__(self) -> None:
-        self.connection = duckdb.connect()
-        schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
-        self.connection.execute(schema)
-        self.connection.execute(registry.views_sql())
+        self.connection = empty_store.in_memory()
 
     def ask(self, name: str, params: object) -> Rows:
         assert isinstance(params, dict)
