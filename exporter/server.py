@@ -31,6 +31,7 @@ from exporter import (
     now,
     now_address,
     otlp,
+    runbooks_http,
     usage_http,
 )
 from exporter.access import Access
@@ -85,6 +86,7 @@ STATUS_CODES: dict[type[Exception], int] = {
     QueryTimeout: 503,
     TooManyBatches: 429,
     registry.UnknownQuestion: 404,
+    runbooks_http.UnknownRunbook: 404,
     registry.BadParameter: 400,
     PrefixscopeError: 400,
 }
@@ -109,6 +111,7 @@ def build_app(services: Services, settings: ServerSettings, token: str | None = 
             *past,
             *usage_http.routes(services.store, settings.max_body_bytes),
             *events_http.routes(services.store),
+            *runbooks_http.routes(),
         ],
         middleware=[Middleware(Access, token=token)],
         exception_handlers={**dict.fromkeys(STATUS_CODES, _person_error), Exception: _own_error},
