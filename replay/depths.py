@@ -138,7 +138,8 @@ class _Sources:
             columns.kept,
             columns.prompt_tokens,
             columns.output_tokens,
-            columns.chains.grain_tokens,
+            columns.cached_tokens,
+            (columns.chains.grain_tokens, columns.unit_tokens),
         )
 
     def _stored(self) -> Sightings:

@@ -1,8 +1,11 @@
 """Generated tokens that a later prompt proves: engines cache answers too.
 
-A log has the names of prompts only. Where a prompt goes on behind the whole of an earlier one, the
-tokens that follow are what was generated then, as many as the answer had but the last: they were
-computed on that replica and count as available there once the request had ended.
+A log has the names of prompts only. Where a prompt goes on behind the whole of an earlier one, what
+follows may be what was generated then, as many tokens as the answer had but the last. It need not
+be: templates rewrite answers once they are history, and tokenizers join text anew. So it counts
+only where the engine itself found a block of it in its cache that no prompt had before; then all
+of it was computed on that replica and is taken as available there once the earlier request had
+ended.
 """
 
 import numpy as np
@@ -10,6 +13,7 @@ import numpy as np
 from replay.known_blocks import Blocks, Sightings
 from replay.timeline import NEVER, Timeline
 from replay.traffic import Flags, Numbers, ranges
+from replay.ways import started_before
 
 
 def proven(
@@ -18,13 +22,16 @@ def proven(
     kept: Flags,
     prompt_tokens: Numbers,
     output_tokens: Numbers,
-    grain_tokens: int,
+    cached_tokens: Numbers,
+    sizes: tuple[int, int],
 ) -> Sightings:
     """Blocks of prompts that earlier answers had computed. Of answers to equal prompts on one
     replica the one that ended last before the look-up counts.
 
     All columns in the order of look-ups; `output_tokens` below 1: no answer, or not known.
+    `sizes`: tokens of a block of the chain, and of the cache.
     """
+    grain_tokens, unit_tokens = sizes
     lengths = np.diff(blocks.starts)
     reach = (prompt_tokens + output_tokens - 1) // grain_tokens
     answered = kept & (lengths > 0) & (output_tokens > 0) & (reach > lengths)
@@ -34,8 +41,13 @@ def proven(
         return Sightings.none()
     later, place, first = _continued(blocks, earlier, timeline)
     found = np.minimum(reach[first], lengths[later]) - (place + 1)
-    longer = found > 0
-    later, place, first, found = later[longer], place[longer], first[longer], found[longer]
+    # The first block of the cache with a generated token in it.
+    answer_ends = (prompt_tokens[first] // unit_tokens + 1) * unit_tokens
+    proof = blocks.starts[later] + answer_ends // grain_tokens - 1
+    proves = (found > 0) & (cached_tokens[later] >= answer_ends)
+    proves &= answer_ends // grain_tokens <= lengths[later]
+    proves[proves] = ~started_before(blocks, kept)[proof[proves]]
+    later, place, first, found = later[proves], place[proves], first[proves], found[proves]
     places = ranges(blocks.starts[later] + place + 1, found)
     return Sightings(
         blocks.block[places].astype(np.int64),

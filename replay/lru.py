@@ -1,18 +1,21 @@
-"""A modelled cache for traces that do not tell what was cached.
+"""A modelled cache: what would be cached if blocks were lost for want of memory alone.
 
-One cache of blocks a replica, asked in the order of the trace, every earlier request's blocks
-being there: the least recently used block is lost first, and of one prompt its end before its
-beginning. It knows neither time nor running requests; `blocks.py` does.
+One cache of blocks a replica, asked in the order of look-ups, every earlier request's blocks being
+there: the least recently used block is lost first, and of one prompt its end before its beginning.
+It stands in for the observed counts of traces that have none, and says of logs that have them how
+far memory alone explains them. It knows no running requests; `blocks.py` does.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
 from replay.known_blocks import numbered, within
 from replay.rules import CacheRule
-from replay.traffic import Numbers, Traffic
+from replay.traffic import NOT_REPORTED, Chains, Flags, Numbers, Small, Traffic, starts_of
 
 
 class LruCache:
@@ -24,55 +27,114 @@ class LruCache:
         self._capacity_blocks = capacity_blocks
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
-    def serve(self, chain: Sequence[int]) -> int:
-        """How many leading blocks are there. Then all of the chain are, its beginning at least."""
+    def serve(self, chain: Sequence[int], answer: Sequence[int] = ()) -> int:
+        """How many leading blocks of `chain` are there. Then all of it are, and those of the
+        answer behind it; what does not fit is lost from the end on."""
         blocks, capacity_blocks = self._blocks, self._capacity_blocks
         hits = 0
         for block in chain:
             if block not in blocks:
                 break
             hits += 1
-        for block in reversed(chain):
-            if block in blocks:
-                blocks.move_to_end(block)
-                continue
-            blocks[block] = None
-            if len(blocks) - 1 == capacity_blocks:
-                blocks.popitem(last=False)
+        for part in (answer, chain):
+            for block in reversed(part):
+                if block in blocks:
+                    blocks.move_to_end(block)
+                    continue
+                blocks[block] = None
+                if len(blocks) - 1 == capacity_blocks:
+                    blocks.popitem(last=False)
         return hits
 
 
-def modelled_cached_tokens(
-    traffic: Traffic, rule: CacheRule, capacity_blocks: int | None
-) -> Numbers:
-    """Cached tokens of every request if each replica had such a cache of its own.
+@dataclass(frozen=True)
+class Agreement:
+    """What the model says of requests whose cached count is known, beside what was observed.
 
-    The blocks are those of the chain; the traffic's own cached counts are not used.
+    `depends_on_answers`: generated tokens, whose names no log has, decide what was left.
     """
-    grain = traffic.chains.grain_tokens
-    rule = rule.of_blocks(grain)
-    if rule.block_tokens != grain:
+
+    predicted_tokens: Numbers
+    observed_tokens: Numbers
+    depends_on_answers: Flags
+
+    @property
+    def differs(self) -> Flags:
+        """Where model and engine disagree; never where no count is known."""
+        known: Flags = self.observed_tokens != NOT_REPORTED
+        known &= self.predicted_tokens != self.observed_tokens
+        return known
+
+
+def agreement(traffic: Traffic, rule: CacheRule, capacity_blocks: int | None) -> Agreement:
+    """Compare observed cached tokens with those of the model."""
+    predicted = modelled_cached_tokens(traffic, rule, capacity_blocks)
+    without = modelled_cached_tokens(traffic, rule, capacity_blocks, answers=False)
+    return Agreement(predicted, traffic.cached_tokens, predicted != without)
+
+
+def modelled_cached_tokens(
+    traffic: Traffic, rule: CacheRule, capacity_blocks: int | None, answers: bool = True
+) -> Numbers:
+    """Cached tokens of every request if each replica had such a cache of its own; the traffic's
+    own counts are not used.
+
+    `answers`: generated tokens take memory too, where the traffic tells how many there were.
+    """
+    rule = rule.of_blocks(traffic.chains.grain_tokens)
+    blocks, starts = _blocks(traffic, rule)
+    requests = len(traffic)
+    replicas = [0] * requests if traffic.replica is None else traffic.replica.tolist()
+    caches = {replica: LruCache(capacity_blocks) for replica in set(replicas)}
+    generated = _answer_blocks(traffic, rule) if answers else [0] * requests
+    order = range(requests)
+    if traffic.looked_up is not None:
+        order = np.argsort(traffic.looked_up, kind="stable").tolist()
+    kept = [True] * requests if traffic.kept is None else traffic.kept.tolist()
+    hits, nameless, places = [0] * requests, count(-1, -1), starts.tolist()
+    for row in order:
+        if kept[row]:
+            chain = blocks[places[row] : places[row + 1]].tolist()
+            answer = [next(nameless) for _ in range(generated[row])]
+            hits[row] = caches[replicas[row]].serve(chain, answer)
+    size = rule.block_tokens or 1
+    return np.minimum(np.array(hits, np.int64) * size, rule.ceiling_tokens(traffic.prompt_tokens))
+
+
+def _blocks(traffic: Traffic, rule: CacheRule) -> tuple[Small, Numbers]:
+    """The blocks of every prompt as numbers, and where those of each begin."""
+    grain, size = traffic.chains.grain_tokens, rule.block_tokens or 1
+    if size % grain:
         raise ValueError(
-            f"the model keeps blocks of {grain} tokens, as the chains have them,"
-            f" not of {rule.block_tokens}"
+            f"the model keeps whole blocks of the chains, which have {grain} tokens: blocks of"
+            f" {size} tokens are none"
         )
-    prompt_tokens = traffic.prompt_tokens
-    named = -(-prompt_tokens // grain) if rule.ceiling == "partial" else prompt_tokens // grain
+    named = traffic.prompt_tokens // grain
+    if rule.ceiling == "partial":
+        named = -(-traffic.prompt_tokens // grain)
     chains = traffic.chains.cut(named)
     names = chains.names
     if traffic.deployment is not None:
         names = within(names, np.repeat(traffic.deployment, chains.lengths))
-    numbers = numbered(names)[0]
-    count = len(traffic)
-    replicas = [0] * count if traffic.replica is None else traffic.replica.tolist()
-    caches = {replica: LruCache(capacity_blocks) for replica in set(replicas)}
-    starts = chains.starts.tolist()
-    hits = [
-        caches[replica].serve(numbers[starts[i] : starts[i + 1]].tolist())
-        for i, replica in enumerate(replicas)
-    ]
-    cached = np.array(hits, np.int64) * grain
-    return np.minimum(cached, rule.ceiling_tokens(prompt_tokens))
+    return _every(numbered(names)[0], chains, size // grain)
+
+
+def _every(numbers: Small, chains: Chains, step: int) -> tuple[Small, Numbers]:
+    """Every so many-th block of each chain: it stands for those before it too."""
+    if step == 1:
+        return numbers, chains.starts
+    place = np.arange(len(numbers)) - np.repeat(chains.starts[:-1], chains.lengths)
+    return numbers[(place + 1) % step == 0], starts_of(chains.lengths // step)
+
+
+def _answer_blocks(traffic: Traffic, rule: CacheRule) -> list[int]:
+    """How many whole blocks the answer to each request fills behind its prompt."""
+    if traffic.output_tokens is None:
+        return [0] * len(traffic)
+    size, prompt = rule.block_tokens or 1, traffic.prompt_tokens
+    filled = (prompt + np.maximum(traffic.output_tokens, 1) - 1) // size - prompt // size
+    blocks: list[int] = filled.tolist()
+    return blocks
 
 
 def round_robin(requests: int, replicas: int) -> Numbers:

@@ -125,33 +125,57 @@ def answered(world: World) -> list[Record]:
     """Beginnings of calls that an earlier answer had computed."""
     found = []
     for number, call in enumerate(world.calls):
-        blocks = named(world, call)
-        for length in range(1, len(blocks)):
-            for replica in {other.replica for other in world.calls}:
-                last: tuple[float, int] | None = None
-                for before, other in enumerate(world.calls[:number]):
-                    own = named(world, other)
-                    reach = (other.prompt + other.output - 1) // world.grain
-                    if (
-                        is_kept(world, other)
-                        and other.replica == replica
-                        and len(own) == length
-                        and beginning(other, own) == beginning(call, blocks[:length])
-                        and other.output > 0
-                        and reach > length
-                        and other.ended <= call.looked_up
-                    ):
-                        last = max(last or (0.0, -1), (first_served(world, before), before))
-                if last is None:
-                    continue
-                other = world.calls[last[1]]
-                reach = (other.prompt + other.output - 1) // world.grain
-                step = world.unit // world.grain
-                for count in range(length + 1, min(reach, len(blocks)) + 1):
-                    if count % step == 0:
-                        proof = beginning(call, blocks[:count])
-                        found.append(Record(proof, replica, other.ended, last[1]))
+        for length in range(1, len(named(world, call))):
+            for replica in sorted({other.replica for other in world.calls}):
+                before = last_answered(world, number, length, replica)
+                if before is not None and came_back(world, number, world.calls[before]):
+                    found += proofs(world, call, length, before)
     return found
+
+
+def proofs(world: World, call: Call, length: int, before: int) -> Iterator[Record]:
+    """Of a call that goes on behind `length` blocks, what call `before` had answered."""
+    other, blocks = world.calls[before], named(world, call)
+    for count in range(length + 1, min(reach(world, other), len(blocks)) + 1):
+        if count % (world.unit // world.grain) == 0:
+            yield Record(beginning(call, blocks[:count]), other.replica, other.ended, before)
+
+
+def reach(world: World, call: Call) -> int:
+    """Blocks that a prompt and its answer filled; the last token's KV is never computed."""
+    return (call.prompt + call.output - 1) // world.grain
+
+
+def last_answered(world: World, number: int, length: int, replica: int) -> int | None:
+    """The call on a replica whose whole prompt is the first `length` blocks of call `number`, and
+    whose answer, longer than those, was the last to be there."""
+    call = world.calls[number]
+    whole = beginning(call, named(world, call)[:length])
+    candidates = [
+        (first_served(world, before), before)
+        for before, other in enumerate(world.calls[:number])
+        if is_kept(world, other)
+        and other.replica == replica
+        and beginning(other, named(world, other)) == whole
+        and other.output > 0
+        and reach(world, other) > length
+        and other.ended <= call.looked_up
+    ]
+    return max(candidates)[1] if candidates else None
+
+
+def came_back(world: World, number: int, other: Call) -> bool:
+    """Did the cache serve a block of the answer to `other` that no prompt had before? Else nobody
+    knows whether the answer came back as it was."""
+    call, answer = world.calls[number], (other.prompt // world.unit + 1) * world.unit
+    blocks = named(world, call)[: answer // world.grain]
+    if (call.cached or 0) < answer or len(blocks) * world.grain < answer:
+        return False
+    return not any(
+        beginning(each, named(world, each)[: len(blocks)]) == beginning(call, blocks)
+        for each in world.calls[:number]
+        if is_kept(world, each)
+    )
 
 
 def first_served(world: World, number: int) -> int:

@@ -92,7 +92,7 @@ def call_of(random: Random, before: list[Call], replicas: int, spaces: tuple[int
     return Call(
         blocks=blocks,
         prompt=prompt,
-        cached=random.choice([0, 0, 0, whole, random.randint(0, prompt), None]),
+        cached=random.choice([0, 0, whole, whole, random.randint(0, prompt), None]),
         looked_up=looked_up,
         ready=ready,
         ended=ready + random.choice([0, 1, 2]),
