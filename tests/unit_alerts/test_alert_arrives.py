@@ -2,8 +2,9 @@
 
 Four weeks of one template at 80 % are loaded, then an hour in which its new version reaches 10 %
 and keeps people waiting. The exporter judges, Prometheus evaluates, Alertmanager tells a webhook;
-then the ratio recovers and it is told that too. The exporter judges every second here, else on the
-minute; minutes of rules and grouping are seconds (see monitoring.py).
+then the ratio recovers and it is told that too. Beside it an engine never answers, a ticket. The
+exporter judges every second here, else on the minute; minutes of rules and grouping are seconds
+(see monitoring.py).
 """
 
 import json
@@ -18,6 +19,8 @@ import requests
 
 from exporter import drops
 from exporter.server_settings import ServerSettings
+from exporter.sources.discovery import StaticTarget, TargetSettings
+from exporter.sources.scrape import ScrapeSettings
 from prefixscope.serve import running as serving
 from prefixscope.settings import Settings, StoreSection
 from tests.loopback_answers import Answer, Server, answering
@@ -30,6 +33,7 @@ pytestmark = pytest.mark.skipif(
 TOKEN = "token-of-this-test"
 DEADLINE_SECONDS = 180
 PAGE, TICKET = "PrefixcachePeakHitDrop", "PrefixcacheHitDrop"
+DOWN = "PrefixscopeTargetDown"
 HISTORY_RATIOS = (0.81, 0.79, 0.80, 0.80)  # one to four weeks before
 
 
@@ -101,6 +105,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     settings = Settings(
         store=StoreSection(directory=folder / "store"),
         server=ServerSettings(listen="127.0.0.1:0", token=TOKEN),
+        scrape=ScrapeSettings(
+            targets=TargetSettings(static=[StaticTarget(url=monitoring.loopback(), name="gone")]),
+            interval_seconds=1,
+        ),
     )
     at, beside = monitoring.loopback(), monitoring.loopback()
     with ExitStack() as stack:
@@ -151,6 +159,9 @@ def test_a_drop_is_told_to_the_pager_and_so_is_its_end(lab: Lab) -> None:
         lab, "inhibited ticket", lambda: all(a["status"]["inhibitedBy"] for a in lab.alerts(TICKET))
     )
     assert lab.told("ticket", TICKET, "firing") == []
+    eventually(lab, "ticket of the engine", lambda: lab.told("ticket", DOWN, "firing"))
+    down = lab.told("ticket", DOWN, "firing")
+    assert {(one["labels"]["target"], one["labels"]["replica"]) for one in down} == {("gone",) * 2}
 
     lab.post(now, 400, 0.9, 0.2, "v9")
     eventually(lab, "end of the page at the webhook", lambda: lab.told("page", PAGE, "resolved"))
