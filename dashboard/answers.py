@@ -36,7 +36,15 @@ def data_version(now: float | None = None) -> int:
 def asked(
     name: str, params: Mapping[str, object] | None = None, *, versions: int = 1
 ) -> Rows:
-    """Rows of a question; parameters that are None are left to their default.
+    """Rows of a question, as `table` gives it."""
+    rows: Rows = table(name, params, versions=versions).to_pylist()
+    return rows
+
+
+def table(
+    name: str, params: Mapping[str, object] | None = None, *, versions: int = 1
+) -> pa.Table:
+    """Answer of a question; parameters that are None are left to their default.
 
     An answer that may be older is kept for so many data versions.
     """
@@ -47,8 +55,7 @@ def asked(
     }
     key = tuple(sorted(texts.items()))
     answer: pa.Table = _answer(exporter_url(), name, key, data_version() // versions)
-    rows: Rows = answer.to_pylist()
-    return rows
+    return answer
 
 
 def version_time() -> datetime:

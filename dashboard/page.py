@@ -38,7 +38,7 @@ def _data_part(filters: Filters, body: Body) -> None:
         st.rerun(scope="app")  # a filter changed inside this part: the filter bar must follow
     try:
         state = next(iter(asked("store_state")), {})
-        if _nothing_yet(state):
+        if nothing_yet(state):
             return
         now = version_time()
         window = filters.window(now, last_data(state), bool(state.get("demo")))
@@ -47,10 +47,11 @@ def _data_part(filters: Filters, body: Body) -> None:
         sources.show(answers)
         body(answers)
     except DashboardError as error:
-        _failed(error)
+        failed(error)
 
 
-def _failed(error: DashboardError) -> None:
+def failed(error: DashboardError) -> None:
+    """Say what is wrong and what to run; the page tries again by itself."""
     st.error(str(error))
     if error.detail:
         st.text(error.detail)
@@ -62,7 +63,7 @@ def _failed(error: DashboardError) -> None:
     )
 
 
-def _nothing_yet(state: Row) -> bool:
+def nothing_yet(state: Row) -> bool:
     """An empty store: say the first step. True if there is nothing else to show."""
     if state.get("level") is not None:
         return False

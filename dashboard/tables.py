@@ -17,7 +17,7 @@ from dashboard.words import definition
 
 Kind = Literal[
     "name", "text", "moment", "count", "ratio", "bar", "points", "seconds", "rate", "score", "fit",
-    "trend", "gib",
+    "trend", "gib", "usd",
 ]
 MOST_ROWS = 500
 _MISSING = "–"
@@ -131,6 +131,7 @@ _FORMATS = {
     "score": "%.1f",
     "fit": "%.2f",
     "gib": "%.2f",
+    "usd": "%.2f",
 }
 _TYPES: dict[Kind, pa.DataType] = {
     "name": pa.string(),
@@ -146,4 +147,5 @@ _TYPES: dict[Kind, pa.DataType] = {
     "score": pa.float64(),
     "fit": pa.float64(),
     "gib": pa.float64(),
+    "usd": pa.float64(),
 }

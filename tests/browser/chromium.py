@@ -16,7 +16,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
 
-PAGES = ("now", "who", "latency", "memory")
+PAGES = ("now", "who", "latency", "memory", "week")
 # Views within a page that a link opens.
 TABS = {"memory": ("split", "evictions", "offload", "contents")}
 Theme = Literal["light", "dark"]

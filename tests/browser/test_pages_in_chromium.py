@@ -162,3 +162,14 @@ def test_now_shows_the_headline_of_what_is_there(site: tuple[str, str], browser:
     # 29,696 of 43,832 prompt tokens, by the log and by the engine's counters alike.
     assert ("67.7" in text or "67.8" in text) == (kind != "empty")
     assert "engine counters" in text or kind != "engine only"
+
+
+@pytest.mark.parametrize(("theme", "width"), [("dark", 1280), ("light", 400)])
+def test_week_tells_its_week(
+    site: tuple[str, str], browser: Browser, theme: chromium.Theme, width: int
+) -> None:
+    kind, dashboard = site
+    where = chromium.address(dashboard, "week", "?zone=Europe/Berlin")
+    visit = chromium.visit(browser, where, "week", theme, width=width)
+    assert visit.errors == []
+    assert ("Cache report" in visit.text) == (kind != "empty")
