@@ -95,7 +95,12 @@ def test_the_dashboard_is_under_its_base_path(proxy: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "part"),
-    [("/now", "prefixscope"), ("/api/v1/queries", '"hit_ratio"'), ("/-/healthy", "ok")],
+    [
+        ("/now", "prefixscope"),
+        ("/docs/runbooks/PrefixcacheHitDrop.md", "## Mitigation"),
+        ("/api/v1/queries", '"hit_ratio"'),
+        ("/-/healthy", "ok"),
+    ],
 )
 def test_the_exporter_is_beside_it(proxy: str, path: str, part: str) -> None:
     reply = fetched(proxy, f"{BASE}/exporter{path}")
