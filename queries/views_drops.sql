@@ -6,12 +6,15 @@ CREATE OR REPLACE MACRO local_time(moment, zone) AS timezone(zone, moment AT TIM
 CREATE OR REPLACE MACRO utc_time(local_moment, zone) AS
     timezone('UTC', local_moment AT TIME ZONE zone);
 
--- Windows are laid backwards from the end, the newest request where none is given. Weeks are stepped
--- in local time, so that the same hours are compared when the clocks change.
+-- Windows are laid backwards from the end; where none is given from the newest request, or page of
+-- an engine where nothing is logged. Weeks are stepped in local time, so that the same hours are
+-- compared when the clocks change.
 CREATE OR REPLACE MACRO drop_windows(since_border, until_border, window_seconds, zone) AS TABLE
 WITH last AS (
     SELECT coalesce(
-        until_border::TIMESTAMP, (SELECT max(ts) + INTERVAL 1 MICROSECOND FROM requests)
+        until_border::TIMESTAMP,
+        (SELECT max(ts) + INTERVAL 1 MICROSECOND FROM requests),
+        (SELECT max(ts) + INTERVAL 1 MICROSECOND FROM engine_own)
     ) AS moment
 ),
 
@@ -36,7 +39,8 @@ SELECT
     ends - to_seconds(window_seconds) AS begins
 FROM places, range(5) AS weeks (week);
 
--- What dimension a question is asked along, '' where it is not; the same for rows and roll-ups.
+-- What dimension a question is asked along, '' where it is not; the same for rows and roll-ups. Of
+-- replicas only counters tell: roll-ups by the hour do not keep them.
 CREATE OR REPLACE MACRO drop_value(dimension, model, route, template, tenant) AS
     CASE
         WHEN dimension IS NULL THEN ''
@@ -44,6 +48,7 @@ CREATE OR REPLACE MACRO drop_value(dimension, model, route, template, tenant) AS
         WHEN dimension = 'route' THEN coalesce(route, '')
         WHEN dimension = 'template' THEN coalesce(template, '')
         WHEN dimension = 'tenant' THEN coalesce(tenant, '')
+        WHEN dimension = 'replica' THEN NULL
         ELSE error('unknown dimension ' || dimension)
     END;
 
@@ -76,7 +81,7 @@ SELECT
         WHEN is_reported(prompt_tokens, cached_tokens, ineligible_reason) THEN prompt_tokens
     END AS reported_tokens,
     CASE WHEN reported_tokens IS NOT NULL THEN cached_tokens END AS cached_tokens,
-    ttft_seconds
+    ttft_seconds, coalesce(ttft_point, '') AS ttft_point
 FROM requests
 JOIN drop_spans(since_border, until_border, window_seconds, zone) AS spans
     ON ts >= first_begin AND ts < last_end
@@ -88,31 +93,43 @@ WHERE
     AND matches(coalesce(model, ''), wanted_model)
     AND matches(coalesce(route, ''), wanted_route)
     AND matches(coalesce(template, ''), wanted_template)
-    AND matches(coalesce(tenant, ''), wanted_tenant);
+    AND matches(coalesce(tenant, ''), wanted_tenant)
+    AND dimension IS DISTINCT FROM 'replica';
 
--- What engines' pages said in the same windows and weeks, by model.
+-- What engines' pages said in the same windows and weeks, by replica, and how often its cache was
+-- lost: the process began anew, slept, or told of a clear by its events.
 CREATE OR REPLACE MACRO drop_pages(
     since_border, until_border, window_seconds, zone, wanted_model
 ) AS TABLE
+WITH told AS (
+    SELECT
+        ts, coalesce(model, '') AS model, replica, kv_usage_ratio,
+        reset::BIGINT AS resets, coalesce(NOT awake, false) AS asleep
+    FROM engine_own
+    WHERE role <> 'decode'
+    UNION ALL
+    SELECT DISTINCT ts, coalesce(model, told_model, ''), replica, NULL, 1, false
+    FROM block_resets
+    LEFT JOIN told_models USING (replica)
+    WHERE reason = 'clear'
+)
+
 SELECT
-    place, windows.week, coalesce(model, '') AS model,
-    avg(kv_usage_ratio) AS usage_ratio,
-    count(*) FILTER (reset) AS resets
-FROM engine_own
+    place, windows.week, model, replica,
+    sum(kv_usage_ratio) AS usage_sum, count(kv_usage_ratio) AS usage_samples,
+    total(resets) + bool_or(asleep)::BIGINT AS resets
+FROM told
 JOIN drop_spans(since_border, until_border, window_seconds, zone) AS spans
     ON ts > first_begin AND ts <= last_end
 ASOF JOIN drop_windows(since_border, until_border, window_seconds, zone) AS windows
     ON windows.week = spans.week AND ts > windows.begins
-WHERE
-    ts <= windows.ends
-    AND role <> 'decode'
-    AND matches(coalesce(model, ''), wanted_model)
+WHERE ts <= windows.ends AND matches(model, wanted_model)
 GROUP BY ALL;
 
--- By hour, model and value: the ratio, the model's KV usage, and how far a ratio of so much traffic
--- strays by chance from the one a week earlier (`stray`: squared difference x harmonic tokens).
-CREATE OR REPLACE MACRO drop_hours(
-    dimension, wanted_model, wanted_route, wanted_template, wanted_tenant
+-- What the log said by hour, model and value, and the KV usage of the model.
+CREATE OR REPLACE MACRO drop_logged_hours(
+    dimension, since_border, until_border,
+    wanted_model, wanted_route, wanted_template, wanted_tenant
 ) AS TABLE
 WITH logged AS (
     SELECT
@@ -122,10 +139,12 @@ WITH logged AS (
         total(cached_tokens) AS cached_tokens
     FROM hour_rollup
     WHERE
-        matches(coalesce(model, ''), wanted_model)
+        hour >= since_border AND hour < until_border
+        AND matches(coalesce(model, ''), wanted_model)
         AND matches(coalesce(route, ''), wanted_route)
         AND matches(coalesce(template, ''), wanted_template)
         AND matches(coalesce(tenant, ''), wanted_tenant)
+        AND dimension IS DISTINCT FROM 'replica'
     GROUP BY ALL
 ),
 
@@ -134,23 +153,20 @@ used AS (
         date_trunc('hour', ts) AS hour, coalesce(model, '') AS model,
         avg(kv_usage_ratio) AS usage_ratio
     FROM engine_own
-    WHERE role <> 'decode'
+    WHERE ts >= since_border AND ts < until_border AND role <> 'decode'
     GROUP BY ALL
 )
 
-SELECT
-    logged.hour, logged.model, logged.value, logged.reported_tokens, used.usage_ratio,
-    ratio(logged.cached_tokens, logged.reported_tokens) AS hit_ratio,
-    logged.reported_tokens - logged.cached_tokens AS computed_tokens,
-    pow(hit_ratio - ratio(before.cached_tokens, before.reported_tokens), 2)
-    / (1 / logged.reported_tokens + 1 / before.reported_tokens) AS stray
-FROM logged
-LEFT JOIN used ON used.hour = logged.hour AND used.model = logged.model
-LEFT JOIN logged AS before
-    ON before.hour = logged.hour - INTERVAL 7 DAY
-    AND before.model = logged.model AND before.value = logged.value
-    AND before.reported_tokens > 0
-WHERE logged.reported_tokens > 0;
+FROM logged LEFT JOIN used USING (hour, model);
+
+-- How far a ratio of so much traffic strays by chance from an earlier one: squared difference x
+-- harmonic tokens.
+CREATE OR REPLACE MACRO drop_stray(cached, reported, cached_before, reported_before) AS
+    CASE
+        WHEN reported > 0 AND reported_before > 0 THEN
+            pow(cached / reported - cached_before / reported_before, 2)
+            / (1 / reported + 1 / reported_before)
+    END;
 
 -- A ratio in words.
 CREATE OR REPLACE MACRO percent_text(share) AS format('{:.0f} %', 100 * share);
