@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
+from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import duckdb
@@ -71,6 +72,9 @@ class StoreSettings(BaseModel):
 class Store:
     """One store. `cursor` is for reading (one per thread), `write` for one transaction."""
 
+    # Taken apart, a statement belongs to no connection: all stores of a process share them.
+    _statements: ClassVar[dict[str, list[duckdb.Statement]]] = {}
+
     def __init__(
         self, directory: Path, connection: duckdb.DuckDBPyConnection, settings: StoreSettings
     ) -> None:
@@ -84,7 +88,6 @@ class Store:
         self.readings = Readings(self._writer, self.aside)
         self._writing = threading.Lock()
         self._folding = threading.Lock()
-        self._statements: dict[str, list[duckdb.Statement]] = {}
         bounds = LabelBounds(settings.label_limits(), _admitted(connection))
         self.counters = LiveCounters(bounds, settings.max_series)
         live.restore(self.cursor(), self.counters)
