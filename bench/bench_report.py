@@ -127,16 +127,18 @@ def main() -> None:
             ours = timed(lambda: report(store, week))
             ratios.append((ours[0] / base[0], ours[1] / base[1]))
             print(
-                f"scan {base[0]:.2f} s ({base[1]:.2f} CPU)  report {ours[0]:.2f} s ({ours[1]:.2f} CPU)"
+                f"scan {base[0]:.2f} s ({base[1]:.2f} CPU)  "
+                f"report {ours[0]:.2f} s ({ours[1]:.2f} CPU)"
             )
         size = report(store, week)
         store.close()
     wall, cpu = (statistics.median(column) for column in zip(*ratios, strict=True))
-    print(f"{arguments.rows:,} rows in {arguments.weeks} weeks: ratio {wall:.1f} wall, {cpu:.1f} CPU"
-          f" (bar {BAR:g}); HTML of {size:,} bytes")  # fmt: skip
     print(
-        f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB, the scan's included"
+        f"{arguments.rows:,} rows in {arguments.weeks} weeks: ratio {wall:.1f} wall, {cpu:.1f} CPU "
+        f"(bar {BAR:g}); HTML of {size:,} bytes"
     )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak {peak:.0f} MB, the scan's included")
 
 
 if __name__ == "__main__":

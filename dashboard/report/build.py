@@ -10,6 +10,7 @@ from dashboard.figures.rows import Rows, number
 from dashboard.report import figures, incidents, moved, sections, span
 from dashboard.report.asking import Answers, Asking, utc
 from dashboard.report.missing import missing
+from dashboard.report.rounding import rounded
 from dashboard.report.week import Headline, WeekReport
 from dashboard.report.weeks import Week
 
@@ -57,7 +58,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
         definitions=sections.definitions(ask),
         missing=(),
     )
-    return replace(report, missing=missing(report))
+    return rounded(replace(report, missing=missing(report)))
 
 
 def _beside(ask: Asking, lead: Headline) -> float | None:

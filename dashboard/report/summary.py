@@ -30,7 +30,7 @@ def _rest(report: WeekReport) -> list[str]:
     if report.freed is not None:
         lines.append(f"Prefill avoided: {words.gpu_hours(report.freed.gpu_hours)} GPU-hours")
     lines += [
-        f"{way}: {each.name} {told(words.mover_words(each), 120)}"
+        told(f"{way}: {each.name} {words.mover_words(each)}", 180)
         for way, movers in (("Down", report.down), ("Up", report.up))
         for each in movers[:1]
     ]

@@ -38,6 +38,8 @@ def report(
     form = out.suffix.lstrip(".").lower()
     if form not in FORMATS:
         raise typer.BadParameter(f"--out {out.name!r} must end with .{', .'.join(FORMATS)}")
+    if not out.parent.is_dir():
+        raise PrefixscopeError(f"there is no folder {out.parent}: make it, or name another")
     asked = _asked(week, zone)
     with connect(options.place(url, store, token)) as answers:
         options.messages().print(f"Asking {answers.where}", style="dim")
@@ -63,5 +65,5 @@ def _write(out: Path, content: bytes) -> None:
         beside.replace(out)
     except OSError as error:
         raise PrefixscopeError(
-            f"cannot write {out}: {error.strerror}; name a file in a folder that exists with --out"
+            f"cannot write {out}: {error.strerror}; name another file with --out"
         ) from error

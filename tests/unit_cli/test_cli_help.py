@@ -21,6 +21,7 @@ COMMANDS = (
     "backfill",
     "query",
     "now",
+    "report",
     "geometry",
     "doctor",
     "names",
