@@ -146,7 +146,7 @@ def test_a_drop_is_told_to_the_pager_and_so_is_its_end(lab: Lab) -> None:
     lab.post(now, 30, 0.8, 0.2, "v7")
     eventually(lab, "scraped judgement", lambda: lab.value("prefixcache_peak_hit_drop_ratio"))
     assert lab.value("prefixcache_peak_hit_drop_severity") == []
-    assert not lab.hook.bodies
+    assert lab.told("page", PAGE, "firing") == []
 
     lab.post(now, 40, 0.1, 0.9, "v8")
     eventually(lab, "page at the webhook", lambda: lab.told("page", PAGE, "firing"))
