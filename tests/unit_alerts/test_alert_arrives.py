@@ -153,6 +153,9 @@ def test_a_drop_is_told_to_the_pager_and_so_is_its_end(lab: Lab) -> None:
     page = lab.told("page", PAGE, "firing")[0]
     assert (page["labels"]["severity"], page["labels"]["model"]) == ("page", "m")
     assert "template version or layout" in page["annotations"]["description"]
+    for link, shown in (("dashboard_url", "checkout"), ("runbook_url", f"# {PAGE}")):
+        opened = requests.get(page["annotations"][link], auth=("on call", TOKEN), timeout=60)
+        assert (opened.status_code, shown in opened.text) == (200, True), page["annotations"]
     # The ticket of the same drop fires as well, and is held back by the page.
     eventually(lab, "ticket in Alertmanager", lambda: lab.alerts(TICKET))
     eventually(
