@@ -22,7 +22,7 @@ from prefixscope.client import OpenStore
 
 END = datetime(2026, 11, 30, tzinfo=UTC)  # a Monday
 BAR = 20.0
-CHUNK_ROWS = 500_000
+CHUNK_ROWS = 100_000
 
 # Everything follows from the number of the row: the same rows in every run. Five of seven prompts
 # hit, tenants are heavy-tailed, 3 % of the rows do not report cached tokens.
@@ -56,7 +56,7 @@ SELECT
         WHEN cached_tokens >= 0.8 * prompt_tokens THEN 'hit'
         ELSE 'partial'
     END AS outcome,
-    'inclusive' AS prompt_basis, 16 AS block_size, [] AS flags, 1 AS batch, i AS position
+    'inclusive' AS prompt_basis, 16 AS block_size, [] AS flags, $batch AS batch, i AS position
 FROM (
     SELECT i, hash(i) AS h, least(floor(-ln((h % 10007 + 1) / 10008.0) / 0.4), 11)::INTEGER
         AS template_number
@@ -77,16 +77,17 @@ FROM range($since::TIMESTAMP, $until::TIMESTAMP, INTERVAL 1 MINUTE) t(ts), range
 
 
 def fill(store: Store, rows: int, weeks: int) -> None:
-    """So many rows, evenly over so many weeks before END, and a sample a minute of 4 replicas."""
+    """So many rows, evenly over so many weeks before END, with their roll-ups, and a sample a
+    minute of 4 replicas."""
     since = END - timedelta(weeks=weeks)
     step_us = int((END - since) / timedelta(microseconds=1)) // rows
     times = {"since_us": int(since.timestamp() * 1e6), "step_us": step_us}
     for first in range(0, rows, CHUNK_ROWS):
         last = min(first + CHUNK_ROWS, rows)
         with store.write() as cursor:
-            cursor.execute(_ROWS, {**times, "first": first, "last": last})
+            cursor.execute(_ROWS, {**times, "first": first, "last": last, "batch": last})
+        store.added(last, last - first)
     with store.write() as cursor:
-        cursor.execute("UPDATE folded SET batch = 1")
         border = {"since": since.replace(tzinfo=None), "until": END.replace(tzinfo=None)}
         cursor.execute(_SAMPLES, border)
 

@@ -240,4 +240,7 @@ def length_words(each: TtftClass) -> str:
 def legend_range(report: WeekReport) -> str:
     """What the palest and the darkest cell of the heat map stand for; '' without traffic."""
     known = [cell.token_hit_ratio for cell in report.hours if cell.token_hit_ratio is not None]
-    return f"{percent(min(known))} (pale) to {percent(max(known))} (dark)" if known else ""
+    if not known:
+        return ""
+    low, high = percent(min(known)), percent(max(known))
+    return low if low == high else f"{low} (pale) to {high} (dark)"

@@ -74,11 +74,13 @@ def _trust(report: WeekReport) -> Markup | None:
     return joined(tag("h3", "Can it be trusted?"), *(tag("p", line) for line in lines))
 
 
-def _weeks(report: WeekReport) -> Markup:
+def _weeks(report: WeekReport) -> Markup | None:
+    if all(point.token_hit_ratio is None for point in report.weeks):
+        return None
     return joined(
         tag("h3", "Thirteen weeks"),
         charts.weeks(report),
-        quiet("▲ drops, resets and hours without data; of earlier weeks resets only. "
+        quiet("▲ drops, resets and hours without data (of earlier weeks resets only). "
               "Dashed: a partial week."),
     )  # fmt: skip
 

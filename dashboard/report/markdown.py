@@ -41,7 +41,9 @@ def _page_one(report: WeekReport) -> Iterator[str]:
                     for figure in words.figures(report))  # fmt: skip
         yield escaped(words.NOT_ADDED)
     yield _titled("### Can it be trusted?", _list(words.trust_lines(report)))
-    yield _titled("### Thirteen weeks", _list(words.week_words(point) for point in report.weeks))
+    if any(point.token_hit_ratio is not None for point in report.weeks):
+        weeks = _list(words.week_words(point) for point in report.weeks)
+        yield _titled("### Thirteen weeks", weeks)
     yield _titled("### Up", _movers(report.up))
     yield _titled("### Down", _movers(report.down))
     yield _gaps(report, "movers")

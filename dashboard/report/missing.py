@@ -49,6 +49,8 @@ def _headline(report: WeekReport) -> Iterator[Missing]:
 
 def _figures(report: WeekReport) -> Iterator[Missing]:
     if report.headline.basis == "engine":
+        for section in ("billed", "freed", "ttft"):
+            yield Missing(section, "Takes request rows.", "")
         return
     if report.billed is None:
         yield Missing(
@@ -86,7 +88,7 @@ def _movement(report: WeekReport) -> Iterator[Missing]:
     against = {each.against for each in report.trust}
     if report.headline.basis == "log":
         if "engine" not in against:
-            yield Missing("trust", "No engine counters to compare the log with.", ENGINES)
+            yield _no_engine(report)
         if "provider" not in against and report.billed is not None:
             yield Missing("trust", "No provider's usage report to compare the log with.",
                           "prefixscope backfill --usage openai --since 30d")  # fmt: skip
@@ -97,6 +99,17 @@ def _movement(report: WeekReport) -> Iterator[Missing]:
                       "prefixscope doctor   # which fields a log lacks")  # fmt: skip
     if report.peak is None:
         yield Missing("peak", _no_peak(report), "")
+
+
+def _no_engine(report: WeekReport) -> Missing:
+    if report.engine_ratio is None:
+        return Missing("trust", "No engine counters to compare the log with.", ENGINES)
+    return Missing(
+        "trust",
+        "Log and engine counters could not be compared: that takes five minutes that both tell "
+        "of, and rows that name their model as the engines do.",
+        "prefixscope query source_pairs",
+    )
 
 
 def _no_peak(report: WeekReport) -> str:

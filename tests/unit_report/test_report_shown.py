@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.report import FORMATS, WeekReport, render, summary
+from dashboard.report import FORMATS, WeekReport, render, summary, week
 from dashboard.report.markdown import escaped
 from dashboard.report.markup import bdi, joined, tag, void
 from dashboard.report.text import told
@@ -197,3 +198,15 @@ def test_markup_is_what_was_made_here() -> None:
     assert joined("<b>", None, tag("b", "&")) == "&lt;b&gt;<b>&amp;</b>"
     assert void("rect", x="1", stroke_width="2") == '<rect x="1" stroke-width="2"/>'
     assert escaped("a*b|<c> http://x www.y") == "a\\*b\\|\\<c\\> http\\://x www\\.y"
+
+
+def test_the_documented_fields_are_those_of_the_json(report: WeekReport) -> None:
+    """Every name in code marks in the table of docs/report.md, against the dataclasses."""
+    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    lines = page.split("## JSON", 1)[1].splitlines()
+    named = {
+        name for line in lines if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)
+    }
+    held = [kind for kind in vars(week).values() if is_dataclass(kind)]
+    there = {each.name for kind in held for each in fields(kind)} - {"monday"}
+    assert named - {"schema"} == there | {"name", "zone", "hours", "since", "until"}
