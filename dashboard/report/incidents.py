@@ -9,7 +9,7 @@ from dashboard.figures.rows import Row, Rows, count, number
 from dashboard.figures.safe import plain
 from dashboard.report import suspects
 from dashboard.report.asking import Asking, utc
-from dashboard.report.span import Course, shown
+from dashboard.report.span import Course, reach, shown
 from dashboard.report.text import counted, told
 from dashboard.report.week import Headline, Incident, Peak, WeekPoint
 from dashboard.report.weeks import Slot, Week
@@ -112,7 +112,8 @@ def _class_words(row: Row) -> str:
 def incidents(ask: Asking, drops: Sequence[Row], made: Course) -> tuple[tuple[Incident, ...], int]:
     """Those of the week in order of time, bounded, and how many more there were."""
     week = ask.week
-    found = [*_drop_incidents(drops), *_resets(ask.rows("block_resets")), *_gaps(week, made)]
+    _, last = reach(ask.first("store_state"), made.basis)
+    found = [*_drop_incidents(drops), *_resets(ask.rows("block_resets")), *_gaps(week, made, last)]
     found.sort(key=lambda each: (each.ts, each.kind, each.subject))
     if len(found) <= MOST_INCIDENTS:
         return tuple(found), 0
@@ -176,13 +177,14 @@ def _resets(rows: Rows) -> Iterator[Incident]:
         yield Incident(since, "reset", subject, said, "")
 
 
-def _gaps(week: Week, made: Course) -> Iterator[Incident]:
-    """Hours without any traffic that had some in most earlier weeks."""
+def _gaps(week: Week, made: Course, last: datetime | None) -> Iterator[Incident]:
+    """Hours without any traffic that always have some; not those after the last fact there is."""
     since: datetime | None = None
     hours = 0
     for slot in week.slots():
         here = made.slot(week, slot)
-        if not (here and here.prompt_tokens) and _usually_busy(made, slot):
+        is_over = last is not None and made.slot_since[slot] + WINDOW <= last
+        if is_over and not (here and here.prompt_tokens) and _usually_busy(made, slot):
             since = since or made.slot_since[slot]
             hours += 1
             continue
@@ -194,7 +196,7 @@ def _gaps(week: Week, made: Course) -> Iterator[Incident]:
 
 
 def _gap(since: datetime, hours: int) -> Incident:
-    said = f"{counted(hours, 'hour')} without any traffic that usually have some"
+    said = f"no traffic for {counted(hours, 'hour')} in which there always is some"
     return Incident(since, "no data", "", said, "")
 
 

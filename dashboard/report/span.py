@@ -75,7 +75,7 @@ def basis_of(ask: Asking) -> Basis:
 def data_state(ask: Asking, basis: Basis, course: Course) -> DataState:
     """What the store has of the week, and why that may not be the whole week."""
     state, week = ask.first("store_state"), ask.week
-    first, last = _reach(state, basis)
+    first, last = reach(state, basis)
     hot_since = utc(state.get("hot_since"))
     return DataState(
         level=count(state, "level"),
@@ -98,7 +98,7 @@ def last_data(state: Row) -> datetime | None:
     return max(known, default=None)
 
 
-def _reach(state: Row, basis: Basis) -> tuple[datetime | None, datetime | None]:
+def reach(state: Row, basis: Basis) -> tuple[datetime | None, datetime | None]:
     """First and last moment of which the basis tells; of none, of anything."""
     log = utc(state.get("first_ts")), utc(state.get("last_ts"))
     engine = utc(state.get("engine_first_ts")), utc(state.get("engine_last_ts"))
@@ -130,7 +130,7 @@ def shown(week: Week, moment: datetime) -> str:
 
 def is_whole(week: Week, state: Row, basis: Basis) -> bool:
     """Does the data reach over the whole week?"""
-    return not _partial(week, *_reach(state, basis))
+    return not _partial(week, *reach(state, basis))
 
 
 def headline(ask: Asking, basis: Basis) -> Headline:
@@ -162,7 +162,7 @@ def headline(ask: Asking, basis: Basis) -> Headline:
 def compared(ask: Asking, basis: Basis) -> tuple[datetime, datetime]:
     """The week before; where this one is not over, its part up to the same time of the week."""
     week, before = ask.week, ask.week.back(1)
-    _, last = _reach(ask.first("store_state"), basis)
+    _, last = reach(ask.first("store_state"), basis)
     if last is None or not week.since < last < week.until - _HOUR:
         return before.since, before.until
     return before.since, min(a_week_earlier(last, week.zone), before.until)

@@ -106,6 +106,17 @@ def test_hours_that_always_have_traffic_and_have_none_are_told(
     """One earlier week is not enough to call an hour busy."""
     earlier = [(back, start, "m", 9, 9) for back in range(1, 1 + busy_weeks) for start in (30, 31)]
     made = course(*earlier, (0, 29, "m", 9, 9))
-    told = list(incidents._gaps(WEEK, made))
+    told = list(incidents._gaps(WEEK, made, WEEK.until))
     assert [each.kind for each in told] == found
     assert [each.ts for each in told] == [WEEK.since + timedelta(hours=30) for _ in found]
+
+
+def test_hours_after_the_last_fact_are_no_gap() -> None:
+    """Data ends in hour 31: of the two hours only the first is over."""
+    earlier = [(back, start, "m", 9, 9) for back in (1, 2) for start in (30, 31)]
+    made = course(*earlier, (0, 29, "m", 9, 9))
+    end = WEEK.since + timedelta(hours=31, minutes=30)
+    assert [each.sentence[:21] for each in incidents._gaps(WEEK, made, end)] == [
+        "no traffic for 1 hour"
+    ]
+    assert list(incidents._gaps(WEEK, made, WEEK.since)) == []
