@@ -24,8 +24,7 @@ JOIN drop_windows(since_border, until_border, window_seconds, zone) AS windows
 WHERE matches(model, wanted_model);
 
 -- By window, week, model, replica and the value it belongs to. Prompts that the cache was not asked
--- for (it is off, or
--- nothing was looked up) are unasked and not reported.
+-- for (it is off, or nothing was looked up) are unasked and not reported.
 CREATE OR REPLACE MACRO drop_replicas(
     dimension, since_border, until_border, window_seconds, zone, wanted_model
 ) AS TABLE

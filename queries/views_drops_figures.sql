@@ -105,7 +105,8 @@ facts AS MATERIALIZED (
         UNION ALL BY NAME
         SELECT 'engine' AS basis, * FROM engine_facts
     )
-    LEFT JOIN drop_first_tokens(since_border, until_border, window_seconds, zone, wanted_model) USING (place, week, model)
+    LEFT JOIN drop_first_tokens(since_border, until_border, window_seconds, zone, wanted_model)
+        USING (place, week, model)
 ),
 
 -- What is usual: the weeks with enough traffic.
