@@ -1,6 +1,7 @@
 """The three figures of page one, which are never added together, and whom else they agree with."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, time, timedelta
 
 from dashboard.figures.numbers import percent, whole
 from dashboard.figures.rows import Row, Rows, at_point, count, number, points_of
@@ -202,8 +203,10 @@ def trust(ask: Asking, lead: Headline) -> tuple[Trust, ...]:
     pairs = [row for row in ask.rows("source_pairs") if row["kind"] == "log_and_engine"]
     if pairs and lead.basis == "log":
         found.append(_against_engine(pairs))
+    # Reports are by UTC days: those of the same dates.
+    days = datetime.combine(ask.week.monday, time(), UTC)
     by_reporter: dict[str, list[Row]] = {}
-    for row in ask.rows("reconciliation"):
+    for row in ask.rows("reconciliation", since=days, until=days + timedelta(days=7)):
         by_reporter.setdefault(str(row["reporter"]), []).append(row)
     found += [_against_provider(name, rows) for name, rows in sorted(by_reporter.items())]
     return tuple(found)
@@ -241,7 +244,7 @@ def _against_provider(reporter: str, rows: Sequence[Row]) -> Trust:
     apart = (ours - theirs) / theirs if theirs else None
     sums = f"{whole(ours)} prompt tokens here, {whole(theirs)} there{_difference(apart)}"
     if not differ:
-        said = f"Agrees with {name} on all {len(told):,} days and models compared: {sums}."
+        said = f"Agrees with {name} on all compared days and models ({len(told):,}): {sums}."
         return Trust("provider", "agrees", said, apart)
     worst = max(differ, key=lambda row: abs(count(row, "difference_tokens") or 0))
     said = (

@@ -25,7 +25,9 @@ def render(report: WeekReport) -> bytes:
     )
     made = (made for build in SECTIONS for made in [build(report)] if made)
     body = tag("body", tag("main", page_one(report), *made))
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n".encode()
+    # No line may end between a number and its sign.
+    whole = f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+    return whole.replace(" %", "\N{NO-BREAK SPACE}%").encode()
 
 
 def page_one(report: WeekReport) -> Markup:

@@ -9,7 +9,6 @@ from dashboard.figures.safe import plain
 from dashboard.report.asking import Asking
 from dashboard.report.text import counted, told
 from dashboard.report.week import Change, Headline, Mover
-from queries.registry import questions
 
 MOST_MOVERS, MOST_CHANGES = 3, 3
 # The first of these that most of the tokens have a value of: the one people act on first.
@@ -143,9 +142,7 @@ def _names(contributor: object, template: str) -> bool:
 
 
 def changes(ask: Asking) -> tuple[Change, ...]:
-    """At most three changes to make, the largest first; none where the question knows none."""
-    if "changes" not in questions():
-        return ()
+    """At most three changes to make, ranked; fewer where fewer are worth it."""
     rows = ask.rows("changes", zone=ask.week.zone)
     return tuple(
         Change(

@@ -42,6 +42,7 @@ footer { margin-top: 28px; }
 @media (max-width: 640px) {
   main { padding: 16px; }
   .figures, .columns { grid-template-columns: 1fr; }
+  table { display: block; overflow-x: auto; }
 }
 @media print {
   @page { size: A4; margin: 13mm 13mm 14mm; }

@@ -1,0 +1,99 @@
+"""Whom the figures agree with: engine counters and providers' reports, from rows of questions."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+
+from dashboard.report.asking import Asking
+from dashboard.report.figures import trust
+from dashboard.report.span import headline
+from dashboard.report.week import Headline
+from dashboard.report.weeks import Week
+from tests.unit_report.conftest import at
+
+WEEK = Week.parse("2026-W48", "America/New_York")
+PAIR = {
+    "kind": "log_and_engine", "first_prompt_tokens": 1000, "second_prompt_tokens": 1010,
+    "first_cached_tokens": 600, "second_cached_tokens": 610,
+}  # fmt: skip
+DAY = {
+    "reporter": "openai", "day": at("11-24 00:00"), "model": "gpt", "verdict": "agrees",
+    "reasons": None, "evidence": None, "our_prompt_tokens": 5000, "their_prompt_tokens": 5000,
+    "difference_tokens": 0,
+}  # fmt: skip
+DIFFERS = {
+    **DAY, "day": at("11-25 00:00"), "verdict": "differs", "reasons": "retries, model_names",
+    "our_prompt_tokens": 6000, "their_prompt_tokens": 5000, "difference_tokens": 1000,
+}  # fmt: skip
+OPEN = {**DAY, "verdict": "cannot be compared", "evidence": "no rows of ours"}
+AGREES = (
+    "Log and engine counters agree over the time both tell of: 1,000 and 1,010 prompt tokens "
+    "(+1.0 %), 600 and 610 of them cached."
+)
+PROVIDER_AGREES = (
+    "Agrees with OpenAI on all compared days and models (1): 5,000 prompt tokens here, 5,000 there "
+    "(apart by less than 0.1 %)."
+)
+
+
+class Told:
+    """Answers that a test says, and what was asked."""
+
+    def __init__(self, **rows: list[dict[str, object]]) -> None:
+        self.rows = rows
+        self.asked: dict[str, Mapping[str, object]] = {}
+
+    def ask(self, name: str, params: Mapping[str, object]) -> pa.Table:
+        self.asked[name] = params
+        return pa.Table.from_pylist(self.rows.get(name, []))
+
+
+def lead() -> Headline:
+    row = {"token_hit_ratio": 0.6, "reported_prompt_tokens": 1000, "computed_tokens": 400}
+    return headline(Asking(Told(hit_ratio=[row]), WEEK), "log")
+
+
+def sentences(**rows: list[dict[str, object]]) -> list[tuple[str, str]]:
+    found = trust(Asking(Told(**rows), WEEK), lead())
+    return [(each.verdict, each.sentence) for each in found]
+
+
+def test_log_and_engine_are_compared_over_their_sums() -> None:
+    """1010 for 1000 is within 2 %; with 900 more of a second model it is not."""
+    assert sentences(source_pairs=[PAIR]) == [("agrees", AGREES)]
+    other = {**PAIR, "second_prompt_tokens": 1900}
+    ((verdict, said),) = sentences(source_pairs=[PAIR, other])
+    assert verdict == "differs"
+    assert "2,000 and 2,910 prompt tokens (+45.5 %)" in said
+
+
+def test_a_provider_that_agrees_wherever_it_is_compared() -> None:
+    assert sentences(reconciliation=[DAY, OPEN]) == [("agrees", PROVIDER_AGREES)]
+
+
+def test_a_provider_that_differs_is_told_with_the_largest_day_and_why() -> None:
+    ((verdict, said),) = sentences(reconciliation=[DAY, DIFFERS])
+    assert verdict == "differs"
+    assert said == (
+        "Differs from OpenAI on 1 of 2 days and models: 11,000 prompt tokens here, 10,000 "
+        "there (+10.0 %). Largest: gpt on 2026-11-25, likely retries, model names."
+    )
+
+
+def test_nothing_to_compare_is_said_with_its_reason() -> None:
+    assert sentences(reconciliation=[OPEN]) == [
+        ("cannot be compared", "OpenAI: nothing to compare (no rows of ours).")
+    ]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin", "Pacific/Auckland"])
+def test_t78_a_provider_is_compared_on_the_utc_days_of_the_same_dates(zone: str) -> None:
+    """Not on those the week begins and ends in, which in New York are a day later."""
+    told = Told()
+    trust(Asking(told, Week.parse("2026-W48", zone)), lead())
+    asked = told.asked["reconciliation"]
+    assert (asked["since"], asked["until"]) == (
+        "2026-11-23T00:00:00+00:00",
+        "2026-11-30T00:00:00+00:00",
+    )
