@@ -1,4 +1,4 @@
-"""`backfill` as a process, ended by SIGKILL again and again, on a day of a real Prometheus' blocks.
+"""`backfill` as a process, ended by SIGKILL again and again, on half a day of real blocks.
 
 The history is written by promtool; what it sums up to is counted beside it, scrape by scrape.
 """
@@ -19,13 +19,13 @@ from tests.unit_prometheus.real_prometheus import MISSING, PROMETHEUS, PROMTOOL,
 pytestmark = pytest.mark.skipif(PROMETHEUS is None or PROMTOOL is None, reason=MISSING)
 
 INTERVAL_SECONDS = 15
-SCRAPES = 86_400 // INTERVAL_SECONDS
+SCRAPES = 43_200 // INTERVAL_SECONDS
 BEGAN = 1_796_000_000 - 3 * 86_400
 PODS = ("vllm-0", "vllm-1")
 
 
 def write_history(file: Path) -> dict[str, tuple[int, int, int]]:
-    """Two engines for a day, with restarts, failures and a hole; what each one counted: prompt
+    """Two engines for half a day, with restarts, failures and a hole; what each one counted: prompt
     and cached tokens, restarts."""
     rng = random.Random(5)
     told: dict[str, tuple[int, int, int]] = {}
@@ -38,7 +38,7 @@ def write_history(file: Path) -> dict[str, tuple[int, int, int]]:
         started, first = BEGAN - 1000, True
         labels = f'job="vllm",instance="10.0.0.{number}:8000",pod="{pod}"'
         model = f'{labels},engine="0",model_name="m"'
-        hole = range(3000, 3000 + 400 * number)
+        hole = range(1500, 1500 + 400 * number)
         for scrape in range(SCRAPES):
             unix = BEGAN + scrape * INTERVAL_SECONDS + number
             if scrape in hole:
