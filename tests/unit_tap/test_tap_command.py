@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.running import ENVIRONMENT, PROGRAM, free_port, running, wait_for
+from tests.unit_cli.conftest import RunCli, cli
 from tests.unit_tap.scripted import CHAT, Script, ask, rows_in, serving
 
+__all__ = ["cli"]
 STREAM = {"model": "tiny", "messages": [], "stream": True}
 
 
@@ -41,12 +43,12 @@ def test_the_proxy_relays_records_and_writes_all_before_it_ends(tmp_path: Path) 
         (["--upstream", "http://a", "--post", "exporter"], 1, "PREFIXSCOPE_TAP_POST must begin"),
     ],
 )
-def test_wrong_use_says_what_to_do(arguments: list[str], exit_code: int, says: str) -> None:
-    done = subprocess.run([PROGRAM, "tap", *arguments], env={**ENVIRONMENT, "COLUMNS": "200"},
-                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
-    assert done.returncode == exit_code
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+def test_wrong_use_says_what_to_do(
+    cli: RunCli, arguments: list[str], exit_code: int, says: str
+) -> None:
+    done = cli("tap", *arguments)
+    assert done.status == exit_code
+    assert says in done.err
 
 
 def test_a_wrong_setting_stops_the_start(tmp_path: Path) -> None:
