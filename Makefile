@@ -24,8 +24,9 @@ run: $(RUN_STAMP) ## Start exporter and dashboard on loopback with demo data
 demo-engine: $(RUN_STAMP) ## Start a real vLLM on the CPU with traffic (installs 3.5 GB once)
 	@$(BIN)/python -m prefixscope.demo_engine $(ARGS)
 
+# In order of name: by number of tests, files of one long test would all come last.
 test: $(DEV_STAMP) ## Run all tests that need nothing but Python
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style (ruff) and who may import whom (import-linter)
 	@$(BIN)/ruff check .
