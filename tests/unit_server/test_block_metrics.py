@@ -3,9 +3,7 @@
 import bisect
 import math
 from dataclasses import replace
-from importlib import resources
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,7 @@ from exporter.blocks.snapshot import BlocksSnapshot, CacheSnapshot, StreamSnapsh
 from exporter.engine_totals import EngineCounters, EngineTotals
 from exporter.metrics import Page
 from exporter.records import EngineSample
-from queries.views import views_sql
+from tests import empty_store
 from tests.unit_server.test_collector import NOON, sample
 
 DEVICE = CacheSnapshot(
@@ -308,11 +306,4 @@ def test_events_without_a_model_take_the_pages() -> None:
     assert named(found, "prefixcache_demoted_blocks_total") == {A: 5}
 
 
-def _macros() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute(resources.files("exporter.store").joinpath("schema.sql").read_text())
-    connection.execute(views_sql())
-    return connection
-
-
-MACROS = _macros()
+MACROS = empty_store.in_memory()
