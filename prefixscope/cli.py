@@ -8,6 +8,8 @@ from rich.text import Text
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
 from prefixscope.commands import doctor, init, load, look, names, operate, plan, run
+from prefixscope.commands.alerts import alerts
+from prefixscope.commands.attribute import attribute
 from prefixscope.commands.backfill import backfill
 from prefixscope.commands.explain import explain
 from prefixscope.commands.options import messages
@@ -31,8 +33,10 @@ app.command(rich_help_panel=START)(backfill)
 app.command(rich_help_panel=START)(tap)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
+app.command(rich_help_panel=LOOK)(alerts)
 app.command(rich_help_panel=LOOK)(report)
 app.command(rich_help_panel=EXPLAIN)(explain)
+app.command(rich_help_panel=EXPLAIN)(attribute)
 app.command(rich_help_panel=WHAT_IF)(plan.geometry)
 app.command(rich_help_panel=OPERATE)(doctor.doctor)
 app.command(rich_help_panel=OPERATE)(names.names)

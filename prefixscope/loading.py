@@ -95,7 +95,7 @@ def load(
                 )
             elif path != STDIN and holds_pages(path):
                 loaded.pages[str(path)] = _load_pages(path, target)
-            elif _holds_events(path, log_format):
+            elif recorded_events(path, log_format):
                 with open_file(path) as file:
                     reader = Counting(file, advance)
                     loaded.events[str(path)] = _load_events(path, reader, target, source)
@@ -257,7 +257,7 @@ def _load_pages(path: Path, target: Exporter | OpenStore) -> PagesSummary:
     return ingest_pages(target.store, [path])
 
 
-def _holds_events(path: Path, log_format: str) -> bool:
+def recorded_events(path: Path, log_format: str) -> bool:
     """Whether a file is a recorded stream of KV-cache events: said, or told by its first line."""
     if log_format != "auto" or path == STDIN:
         return log_format == KV_EVENTS

@@ -29,6 +29,8 @@ class StayReader:
     ) -> None:
         self._chains = Chains(key, model_fingerprint)
         self._book = ResidencyBook(deployments)
+        # Tokens a block, as the last event that told; None before.
+        self.block_tokens: int | None = None
 
     def take(self, replica: int, batch: Batch) -> None:
         """The next batch of a replica."""
@@ -43,6 +45,7 @@ class StayReader:
             if kind in REMOVED:
                 self._book.remove(replica, batch.ts, blocks)
             else:
+                self.block_tokens = event.block_size or self.block_tokens
                 self._book.store(replica, batch.ts, blocks, self._names(replica, event, hashes))
         self._book.end_batch(replica, batch.ts)
 

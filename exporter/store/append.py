@@ -19,6 +19,7 @@ import duckdb
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
+from exporter.sources.formats.token_names import reshape_of
 from exporter.sources.lines import BadLine, LineBatch, for_threads
 from exporter.store import bridged, decode, eligibility, fold, identity, join, live, rejects
 from exporter.store.counters import CounterDelta
@@ -74,7 +75,8 @@ def append(
 ) -> BatchResult:
     """Maps, de-duplicates and stores a batch; returns after the commit. `also` writes what must
     be true of these rows and of no others, in the same transaction."""
-    feed = Feed(iter([lines]), stream.log_format.reshape, store.aside, alone=True)
+    reshape = reshape_of(stream.log_format, store.key)
+    feed = Feed(iter([lines]), reshape, store.aside, alone=True)
     return _append(store, feed, stream, arrived, also)
 
 
@@ -87,7 +89,8 @@ def append_many(store: Store, batches: Iterator[LineBatch], stream: Stream) -> B
     first = next(batches, None)
     if first is None:
         return BatchResult()
-    feed = Feed(chain([first], batches), stream.log_format.reshape, store.aside)
+    reshape = reshape_of(stream.log_format, store.key)
+    feed = Feed(chain([first], batches), reshape, store.aside)
     return _append(store, feed, stream)
 
 

@@ -1,14 +1,15 @@
 """A client's record of what it sent and what a vLLM or llama.cpp server answered.
 
 Who emits it: load scripts that write one JSON object a request with `sent_unix`, the reply's
-`usage`, and time to first token as the client saw it; a router experiment adds `replica`.
-llama.cpp's `timings` count cached and processed tokens apart and are used only where the
-reply has no usage.
+`usage`, and time to first token as the client saw it; a router experiment adds `replica`. A
+prompt's token ids, where it has them, become the names of its blocks. llama.cpp's `timings` count
+cached and processed tokens apart and are used only where the reply has no usage.
 """
 
 from exporter.sources.formats.mapping import (
     LogFormat,
     flag,
+    hashes,
     seconds,
     status,
     text,
@@ -39,6 +40,11 @@ FORMAT = LogFormat(
         seconds("e2e_seconds", "total_s"),
         flag("stream", "stream"),
         status("status"),
+        hashes("block_hashes", "block_hashes"),
+        hashes("content_hashes", "content_hashes"),
+        text("hash_scope", "hash_scope"),
+        text("hash_key_id", "hash_key_id"),
     ),
     constants=(("ttft_point", "client"),),
+    ids_to_hash="prompt_token_ids",
 )

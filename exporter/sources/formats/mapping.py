@@ -99,6 +99,7 @@ class LogFormat:
     sequence of lines (raising PrefixscopeError), which can therefore not be followed while it
     grows. `sniff` recognises such input by its first bytes and says by what. `line_limit_bytes`
     is set where one line holds so many rows that it is longer than lines usually may be.
+    `ids_to_hash` is the key of a prompt's token ids, which become names of blocks as a row is read.
     `names` is no part of a table: it is what the rules of the user add for one source.
     """
 
@@ -118,6 +119,7 @@ class LogFormat:
     sniff: Callable[[str], str | None] | None = None
     names: tuple[Naming, ...] = ()
     line_limit_bytes: int = 0
+    ids_to_hash: str | None = None
 
 
 def text(name: str, *paths: str, cases: tuple[Case, ...] = (), without: str | None = None) -> Field:

@@ -1,0 +1,193 @@
+"""The causes of missed tokens, from rows of requests to sums that people read."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from exporter.errors import PrefixscopeError
+from prefixscope.chain_rows import Part, is_observed, parts_of, replica_names
+from prefixscope.heard import Heard, beside
+from replay.causes import CAUSES, DETAILS, Causes, attribute
+from replay.lru import agreement, modelled_cached_tokens, round_robin
+from replay.rules import CacheRule
+from replay.traffic import NOT_REPORTED, Flags, Traffic
+
+DIMENSIONS = ("model", "route", "template", "tenant", "replica", "hour")
+# Until traffic has been seen for so long, what is new may only be older than the log.
+HORIZON = timedelta(days=7)
+
+Labels = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What the person says of the caches. `replicas` and `capacity_blocks` (of each; None: never
+    full) are those of a modelled cache, which stands in where rows tell no cached tokens."""
+
+    rule: CacheRule | None = None
+    block_tokens: int | None = None
+    replicas: int | None = None
+    capacity_blocks: int | None = None
+
+
+@dataclass
+class Sums:
+    """Sums over requests whose cached tokens are known: prompt = cached + the sum of causes.
+
+    `eligible_prompt_tokens`: of those that a cache could serve at all.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    eligible_prompt_tokens: int = 0
+    unreported_requests: int = 0
+    unreported_prompt_tokens: int = 0
+    warm_before_log_tokens: int = 0
+    causes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
+    details: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DETAILS, 0))
+
+    @property
+    def token_hit_ratio(self) -> float | None:
+        """Cached ÷ prompt tokens that a cache could serve; None where there are none."""
+        whole = self.eligible_prompt_tokens
+        return self.cached_tokens / whole if whole else None
+
+    def add(self, found: Causes, picked: Flags) -> None:
+        """More requests: those of `found` that are picked."""
+        known, unknown = picked & found.reported, picked & ~found.reported
+        prompt, cached = found.prompt_tokens, found.cached_tokens
+        lost = (found.tokens["ineligible"] == prompt - cached) & (cached < prompt)
+        self.requests += int(known.sum())
+        self.prompt_tokens += int(prompt[known].sum())
+        self.cached_tokens += int(cached[known].sum())
+        self.eligible_prompt_tokens += int(prompt[known & ~lost].sum())
+        self.unreported_requests += int(unknown.sum())
+        self.unreported_prompt_tokens += int(prompt[unknown].sum())
+        self.warm_before_log_tokens += int(found.warm_before_log_tokens[known].sum())
+        for name, tokens in found.totals(known).items():
+            sums = self.details if name in DETAILS else self.causes
+            sums[name] += tokens
+
+
+@dataclass
+class Compared:
+    """A cache that loses blocks for want of memory alone, beside what was observed.
+
+    `by_answers`: of the differing requests, those where generated tokens decide what was left.
+    """
+
+    capacity_blocks: int
+    requests: int = 0
+    differing_requests: int = 0
+    by_answers: int = 0
+    predicted_tokens: int = 0
+    observed_tokens: int = 0
+
+    def add(self, traffic: Traffic, rule: CacheRule) -> None:
+        """More requests."""
+        found = agreement(traffic, rule, self.capacity_blocks)
+        known = found.observed_tokens != NOT_REPORTED
+        self.requests += int(known.sum())
+        self.differing_requests += int(found.differs.sum())
+        self.by_answers += int((found.differs & found.depends_on_answers).sum())
+        self.predicted_tokens += int(found.predicted_tokens[known].sum())
+        self.observed_tokens += int(found.observed_tokens[known].sum())
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Causes in sum and by value of a dimension. `rules`: in words, what the caches count by;
+    `warming`: the rows span less than the horizon; `compared` None: nothing to compare with."""
+
+    total: Sums
+    groups: dict[str, Sums]
+    rules: list[str]
+    is_modelled: bool
+    warming: bool
+    compared: Compared | None
+
+
+def waterfall(
+    table: pa.Table, assumed: Assumed, heard: Heard | None = None, by: str | None = None
+) -> Waterfall:
+    """Name the causes of all rows of a `request_chains` answer.
+
+    PrefixscopeError where there are no rows, or block sizes do not go into each other.
+    """
+    if not len(table):
+        raise PrefixscopeError("there are no requests with a prompt to explain")
+    observed, heard = is_observed(table), heard or Heard()
+    total, groups = Sums(), dict[str, Sums]()
+    rules: list[str] = []
+    compared = None
+    if observed and assumed.capacity_blocks is not None:
+        compared = Compared(assumed.capacity_blocks)
+    for part in parts_of(table, assumed.rule, assumed.block_tokens or heard.block_tokens):
+        own = table.take(part.rows)
+        found, replicas = _causes(part, own, assumed, observed, heard, compared)
+        rules.append(part.rule.words())
+        total.add(found, np.ones(len(found.prompt_tokens), np.bool_))
+        if by is not None:
+            labels = replicas if by == "replica" else _labels(own, by)
+            for value in dict.fromkeys(labels.tolist()):
+                groups.setdefault(value, Sums()).add(found, labels == value)
+    largest_first = sorted(groups.items(), key=lambda group: -group[1].prompt_tokens)
+    is_short = bool(_span(table) < HORIZON)
+    return Waterfall(
+        total, dict(largest_first), list(dict.fromkeys(rules)), not observed, is_short, compared
+    )
+
+
+def _causes(
+    part: Part,
+    table: pa.Table,
+    assumed: Assumed,
+    observed: bool,
+    heard: Heard,
+    compared: Compared | None,
+) -> tuple[Causes, Labels]:
+    """The causes of a part, and the replica of each of its requests."""
+    traffic, rule, names = part.traffic, part.rule, replica_names(table)
+    try:
+        if not observed:
+            if assumed.replicas is not None:
+                traffic = replace(traffic, replica=round_robin(len(traffic), assumed.replicas))
+                names = [str(number) for number in range(assumed.replicas)]
+            cached = modelled_cached_tokens(traffic, rule, assumed.capacity_blocks)
+            return attribute(traffic.with_cached(cached), rule), _named(traffic, names)
+        traffic, fleet = beside(traffic, names, heard)
+        if heard.replicas:
+            names = list(dict.fromkeys([*heard.replicas, *names]))
+        if compared is not None:
+            compared.add(traffic, rule)
+        return attribute(traffic, rule, fleet), _named(traffic, names)
+    except ValueError as error:
+        raise PrefixscopeError(f"{error}; name the cache's own with --block-tokens") from error
+
+
+def _named(traffic: Traffic, names: list[str]) -> Labels:
+    numbers = np.zeros(len(traffic), np.int64) if traffic.replica is None else traffic.replica
+    return np.array(names, object)[numbers]
+
+
+def _labels(table: pa.Table, by: str) -> Labels:
+    """The value of a dimension for every row, '' where it is not given."""
+    if by == "hour":
+        hours = [moment.replace(minute=0, second=0, microsecond=0) for moment in _moments(table)]
+        return np.array([f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours], object)
+    return np.array(table[by].to_pylist(), object)
+
+
+def _moments(table: pa.Table) -> list[datetime]:
+    moments: list[datetime] = table["ts"].to_pylist()
+    return moments
+
+
+def _span(table: pa.Table) -> timedelta:
+    """From the first row to the last."""
+    moments = _moments(table)
+    return max(moments) - min(moments)

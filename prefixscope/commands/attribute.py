@@ -1,0 +1,181 @@
+"""`attribute`: why prompt tokens missed, each by exactly one cause."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from exporter.errors import PrefixscopeError
+from exporter.sources.formats import FORMATS
+from exporter.store.store import Store
+from prefixscope.attribution import DIMENSIONS, Assumed, Waterfall, waterfall
+from prefixscope.client import OpenStore, WrongQuestion, connect
+from prefixscope.commands import options
+from prefixscope.heard import EventFiles, Heard, told_resets
+from prefixscope.loading import DEFAULT_SOURCE, load, recorded_events
+from prefixscope.output import Output
+from prefixscope.waterfall_output import write
+from replay.rules import RULES
+
+ROUTERS = ("round-robin",)
+_REMEDY = (
+    "chains of block hashes come with the tap, with token ids in the log, and with public traces"
+)
+
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[FILE...]",
+        help="Logs or traces with chains of block hashes, and recorded KV-cache events beside "
+        "them; - for standard input. [default: the store]",
+    ),
+]
+By = Annotated[
+    str | None, typer.Option(help=f"Sums for each value of this: {', '.join(DIMENSIONS)}.")
+]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        help=f"How the cache counts: {', '.join(RULES)}. [default: full; hosted providers have "
+        "their own]"
+    ),
+]
+BlockTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="The cache's own block. [default: as told, else the chain's]"),
+]
+Replicas = Annotated[
+    int | None, typer.Option(min=1, help="Of a bare trace: how many replicas it runs on.")
+]
+CapacityBlocks = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Blocks each replica's cache holds: models what a bare trace does not tell, and is "
+        "compared with what a log does. [default: never full]",
+    ),
+]
+Router = Annotated[
+    str, typer.Option(help=f"Who gets which request of a bare trace: {', '.join(ROUTERS)}.")
+]
+Since = Annotated[
+    str | None, typer.Option(help="From then on: 24h, 7d or an ISO time. [default: all time]")
+]
+
+
+def attribute(
+    files: Files = None,
+    by: By = None,
+    rule: Rule = None,
+    block_tokens: BlockTokens = None,
+    replicas: Replicas = None,
+    capacity_blocks: CapacityBlocks = None,
+    router: Router = ROUTERS[0],
+    log_format: Annotated[
+        str, typer.Option("--format", help="Format of the files, or auto.")
+    ] = "auto",
+    since: Since = None,
+    until: Annotated[str | None, typer.Option(help="Until then, exclusive.")] = None,
+    store: options.StoreFolder = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    as_: Annotated[Output, typer.Option("--output", help="How to write it.")] = Output.TABLE,
+) -> None:
+    """Name the cause of every missed prompt token: prompt = cached + the causes, exactly.
+
+    What was cached is what rows tell; for a trace that tells nothing a cache is modelled.
+
+    Example: prefixscope attribute trace.jsonl --replicas 4 --capacity-blocks 5000 --rule partial
+    """
+    _check(files, by, rule, router, log_format, store, url, as_)
+    assumed = Assumed(RULES[rule] if rule else None, block_tokens, replicas, capacity_blocks)
+    params = {name: value for name, value in (("since", since), ("until", until)) if value}
+    if files:
+        with _loaded(files, log_format) as (answers, heard):
+            found = _explained(answers.ask("request_chains", params), assumed, heard, by)
+    else:
+        with connect(options.place(url, store, token)) as answers:
+            options.messages().print(f"Asking {answers.where}", style="dim")
+            try:
+                table = answers.ask("request_chains", params)
+                heard = told_resets(answers.ask("block_resets", {}))
+            except WrongQuestion as error:
+                raise typer.BadParameter(str(error)) from error
+            found = _explained(table, assumed, heard, by)
+    if left_out := write(found, by, as_):
+        options.messages().print(f"{left_out} more columns with --output json", style="dim")
+
+
+def _check(
+    files: list[Path] | None,
+    by: str | None,
+    rule: str | None,
+    router: str,
+    log_format: str,
+    store: Path | None,
+    url: str | None,
+    as_: Output,
+) -> None:
+    """Refuse what is no word of ours, and two places at once."""
+    words = (("--by", by, DIMENSIONS), ("--rule", rule, tuple(RULES)),
+             ("--router", router, ROUTERS),
+             ("--format", log_format, ("auto", *(known.name for known in FORMATS))))  # fmt: skip
+    for name, given, known in words:
+        if given is not None and given not in known:
+            raise typer.BadParameter(f"unknown {name} {given!r}; known: {', '.join(known)}")
+    if files and (store is not None or url is not None):
+        raise typer.BadParameter("give files, or --store or --url, not both")
+    if as_ is Output.ARROW:
+        raise typer.BadParameter("attribute writes table, json or csv")
+
+
+@contextmanager
+def _loaded(files: list[Path], log_format: str) -> Iterator[tuple[OpenStore, Heard]]:
+    """The files read as `ingest` does, into a store that lives as long as the question."""
+    recordings = [file for file in files if recorded_events(file, log_format)]
+    logs: list[Path | str] = [file for file in files if file not in recordings]
+    if not logs:
+        raise PrefixscopeError(
+            "events alone do not tell what requests missed: name the log of the requests too"
+        )
+    messages = options.messages()
+    with TemporaryDirectory(prefix="prefixscope-") as folder:
+        target = OpenStore(Store.open(Path(folder)))
+        try:
+            loaded = load(logs, target, source=DEFAULT_SOURCE, log_format=log_format)
+            if loaded.failed:
+                raise PrefixscopeError(loaded.failed[0])
+            for name, log in loaded.logs.items():
+                left = f", {log.rejected:,} rejected" if log.rejected else ""
+                messages.print(f"{name}: {log.format}, {log.accepted:,} rows{left}", style="dim",
+                               markup=False)  # fmt: skip
+            yield target, _heard(recordings, target.store, messages.print)
+        finally:
+            target.store.close()
+
+
+def _heard(recordings: list[Path], store: Store, say: Callable[[str], None]) -> Heard:
+    """What the recordings tell, named with the key of the store."""
+    if not recordings:
+        return Heard()
+    events = EventFiles(store.key, store.hash_key_id, say)
+    for file in recordings:
+        events.read(file)
+    return events.told()
+
+
+def _explained(table: pa.Table, assumed: Assumed, heard: Heard, by: str | None) -> Waterfall:
+    keys = set(table["hash_key_id"].to_pylist())
+    if heard.stays is not None and heard.key_id not in keys:
+        raise PrefixscopeError(
+            "the events cannot be compared with these rows: their blocks were named with another "
+            "key; use the log that has token ids, or leave the events out"
+        )
+    if len(table) and table["block_hashes"].null_count == len(table):
+        raise PrefixscopeError(f"no row has a chain, so no cause can be told; {_REMEDY}")
+    return waterfall(table, assumed, heard, by)

@@ -1,0 +1,126 @@
+"""What is known of caches beside the rows of requests: recorded events, and resets."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from exporter.blocks.order import Heard as Place
+from exporter.blocks.order import Order, digest
+from exporter.blocks.stays import StayReader
+from exporter.blocks.wire import BadBatch, Decoder
+from exporter.sources.events.recorded_lines import read_recorded
+from exporter.sources.intake import open_input
+from exporter.sources.pages import target_name
+from prefixscope.loading import open_file
+from replay.columns import Fleet
+from replay.residency import replicas_by_events
+from replay.traffic import Moments, Numbers, Stays, Traffic
+
+# Of a store's resets those that emptied no cache: its state was given up, not its blocks.
+_NO_RESET = "lost_events"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """`replicas` names the numbers in `resets` and `stays`; `stays` None: no events. `key_id`:
+    the key that the blocks of events are named with. `block_tokens` None: events do not tell."""
+
+    replicas: tuple[str, ...] = ()
+    resets: Moments = field(default_factory=Moments)
+    stays: Stays | None = None
+    key_id: str = ""
+    block_tokens: int | None = None
+
+
+def told_resets(table: pa.Table) -> Heard:
+    """From an answer of `block_resets`."""
+    rows = [
+        (row["replica"], row["ts"].replace(tzinfo=UTC).timestamp())
+        for row in table.to_pylist()
+        if row["reason"] != _NO_RESET and row["tier"] in ("", "device")
+    ]
+    names = tuple(dict.fromkeys(name for name, _ in rows))
+    return Heard(names, Moments.of([(names.index(name), moment) for name, moment in rows]))
+
+
+class EventFiles:
+    """Reads recordings of KV-cache events, each replica named after the folder of its file."""
+
+    def __init__(self, key: str, key_id: str, say: Callable[[str], None]) -> None:
+        self._reader, self._decoder = StayReader(key), Decoder(tokens=True)
+        self._key_id, self.refuse = key_id, say
+        self._orders: dict[tuple[str, str], Order] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+
+    def read(self, path: Path) -> None:
+        """Take a whole recording. What cannot be read of it is said, and costs only itself."""
+        folder = target_name(path.parent)
+        with open_file(path) as file:
+            for line in read_recorded(open_input(file), str(path), self):
+                try:
+                    batch = self._decoder.decode(line.batch.payload)
+                except BadBatch as error:
+                    self.refuse(f"{path}: {error}")
+                    continue
+                replica = self._numbers.setdefault((folder, batch.rank or 0), len(self._numbers))
+                placed = self._place(folder, line.endpoint, line.batch.sequence, line.batch.payload)
+                if placed is Place.RESTARTED:
+                    self._reader.restart(replica)
+                if placed is not Place.REPEATED:
+                    self._reader.take(replica, batch)
+
+    def _place(self, folder: str, endpoint: str, sequence: int, payload: bytes) -> Place:
+        order = self._orders.setdefault((folder, endpoint), Order())
+        placed = order.place(sequence, digest(payload), replayed=False)
+        if placed is Place.GAP or order.missing:
+            self.refuse(f"{folder}: event batches are missing before {sequence}; what its cache"
+                        " held may be wrong from there on")  # fmt: skip
+            order.give_up()
+            order.place(sequence, digest(payload), replayed=False)
+        return placed
+
+    def told(self) -> Heard:
+        """All of it."""
+        stays, resets = self._reader.told()
+        folders = [folder for folder, _ in self._numbers]
+        names = tuple(
+            f"{folder}/{rank}" if folders.count(folder) > 1 else folder
+            for folder, rank in self._numbers
+        )
+        return Heard(names, resets, stays, self._key_id, self._reader.block_tokens)
+
+
+def beside(traffic: Traffic, names: Sequence[str], heard: Heard) -> tuple[Traffic, Fleet]:
+    """The fleet that rows were served by, and the rows with their replicas as it numbers them.
+
+    `names`: of the rows' replicas, '' where a row names none. Such rows are of the one replica
+    that was heard, or of the rank whose events show the blocks they computed.
+    """
+    unnamed = list(names) == [""]
+    # Resets alone do not say which replica rows without one were served by.
+    if not heard.replicas or (unnamed and heard.stays is None):
+        return traffic, Fleet()
+    every = list(dict.fromkeys([*heard.replicas, *names]))
+    numbers = np.array([every.index(name) for name in names], np.int64)
+    own = np.zeros(len(traffic), np.int64) if traffic.replica is None else traffic.replica
+    replica = numbers[own]
+    if unnamed:
+        replica = np.zeros(len(traffic), np.int64)
+        if len(heard.replicas) > 1 and heard.stays is not None:
+            replica = np.maximum(replicas_by_events(traffic, heard.stays), 0)
+    stays = heard.stays
+    if stays is not None:
+        stays = replace(stays, deployment=_served(traffic, replica, len(every))[stays.replica])
+    return replace(traffic, replica=replica), Fleet(resets=heard.resets, stays=stays)
+
+
+def _served(traffic: Traffic, replica: Numbers, replicas: int) -> Numbers:
+    """What each replica served, by its rows: the last of it where there was more than one."""
+    served = np.zeros(replicas, np.int64)
+    if traffic.deployment is not None:
+        served[replica] = traffic.deployment
+    return served

@@ -1,0 +1,145 @@
+"""How a waterfall of causes is written: for people, or for programs."""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from prefixscope import output
+from prefixscope.attribution import Sums, Waterfall
+from prefixscope.output import Output
+from replay.causes import CAUSES
+
+
+def write(found: Waterfall, by: str | None, as_: Output) -> int:
+    """Write to standard output; returns how many columns a terminal had no room for."""
+    if as_ is Output.JSON:
+        print(json.dumps(as_json(found, by), indent=2, ensure_ascii=False))
+    elif as_ is Output.CSV:
+        output.write(Output.CSV, pa.Table.from_pylist(_rows(found, by)))
+    else:
+        return _print(found, by)
+    return 0
+
+
+def as_json(found: Waterfall, by: str | None) -> dict[str, object]:
+    """cached_tokens + the sum of causes = prompt_tokens, in the whole and in every group."""
+    facts = _sums(found.total)
+    facts["rules"] = found.rules
+    facts["cached_tokens_are"] = "modelled" if found.is_modelled else "observed"
+    facts["warming"] = found.warming
+    if found.compared is not None:
+        facts["model"] = vars(found.compared)
+    if by is not None:
+        facts["groups"] = [{by: value, **_sums(sums)} for value, sums in found.groups.items()]
+    return facts
+
+
+def _sums(sums: Sums) -> dict[str, object]:
+    return {
+        "requests": sums.requests,
+        "prompt_tokens": sums.prompt_tokens,
+        "cached_tokens": sums.cached_tokens,
+        "causes": sums.causes,
+        "details": sums.details,
+        "eligible_prompt_tokens": sums.eligible_prompt_tokens,
+        "token_hit_ratio": sums.token_hit_ratio,
+        "unreported_requests": sums.unreported_requests,
+        "unreported_prompt_tokens": sums.unreported_prompt_tokens,
+        "warm_before_log_tokens": sums.warm_before_log_tokens,
+    }
+
+
+def _rows(found: Waterfall, by: str | None) -> list[dict[str, object]]:
+    """A row for each group, else one: causes as columns."""
+    sums = found.groups if by is not None else {"": found.total}
+    return [
+        {
+            **({} if by is None else {by: value}),
+            "requests": each.requests,
+            "prompt_tokens": each.prompt_tokens,
+            "cached_tokens": each.cached_tokens,
+            **{f"{name}_tokens": each.causes[name] for name in CAUSES},
+        }
+        for value, each in sums.items()
+    ]
+
+
+def _print(found: Waterfall, by: str | None) -> int:
+    console = output.terminal()
+    total = found.total
+    for rule in found.rules:
+        console.print(f"Rule: {rule}", markup=False, style="dim")
+    left_out = 0
+    if by is None:
+        output.print_rows(console, _COLUMNS, _lines(total))
+    else:
+        shown = [f"{name}_tokens" for name in CAUSES if total.causes[name]]
+        names = [by, "prompt_tokens", "cached_tokens", *shown]
+        headed = [(name.replace("_", " "), name, output.formatter(name)) for name in names]
+        left_out = len(headed) - output.print_rows(console, headed, _rows(found, by))
+    for note in _notes(found):
+        console.print(note, markup=False, soft_wrap=True)
+    return left_out
+
+
+_COLUMNS: list[output.Column] = [
+    ("", "name", str),
+    ("tokens", "tokens", output.formatter("tokens")),
+    ("of prompt", "share_ratio", output.formatter("share_ratio")),
+    ("meaning", "meaning", str),
+]
+_MEANING = {
+    "unserved": "the cache held it and did not serve it",
+    "evicted": "was on this replica since its last reset, and made room",
+    "expired": "was there, and its lifetime ended",
+    "reset": "was lost by a restart, a clear or a replica that is gone",
+    "routed": "another live replica had computed it",
+    "concurrent": "was being computed by a request beside it",
+    "isolated": "is known in another scope only",
+    "redeployed": "is known of another model or version only",
+    "layout": "the same content stood in another place before",
+    "new": "never seen before",
+    "rounding": "less than a block, or the last token",
+    "ineligible": "no cache could serve it",
+    "unexplained": "its blocks have no names",
+}
+
+
+def _lines(sums: Sums) -> list[dict[str, object]]:
+    """prompt, cached, and every cause that took a token, in the order they are told."""
+    whole = sums.prompt_tokens
+    lines = [("prompt", whole, "requests with known cached tokens"),
+             ("cached", sums.cached_tokens, "")]  # fmt: skip
+    lines += [(name, sums.causes[name], _MEANING[name]) for name in CAUSES if sums.causes[name]]
+    return [
+        {"name": name, "tokens": tokens, "share_ratio": tokens / whole if whole else None,
+         "meaning": meaning}
+        for name, tokens, meaning in lines
+    ]  # fmt: skip
+
+
+def _notes(found: Waterfall) -> Iterator[str]:
+    """What a reader must know beside the figures."""
+    total, compared = found.total, found.compared
+    if found.is_modelled:
+        yield "The rows tell no cached tokens: they are those of a modelled cache."
+    if total.requests and total.token_hit_ratio is None:
+        yield "Token hit ratio: no data, as no cache could serve any of these requests."
+    if found.warming and total.causes["new"]:
+        yield "The rows span less than 7 days: what is new to them may be older than they are."
+    if total.warm_before_log_tokens:
+        yield f"{total.warm_before_log_tokens:,} cached tokens were there before the log began."
+    if total.unreported_requests:
+        yield (
+            f"{total.unreported_requests:,} requests of {total.unreported_prompt_tokens:,} prompt "
+            "tokens tell no cached tokens and have no causes."
+        )
+    if compared is not None:
+        agreed = compared.requests - compared.differing_requests
+        yield (
+            f"A cache of {compared.capacity_blocks:,} blocks predicts {agreed:,} of"
+            f" {compared.requests:,} requests, and {compared.predicted_tokens:,} cached tokens for"
+            f" {compared.observed_tokens:,} observed; {compared.by_answers:,} of the others depend"
+            " on generated tokens, which logs do not name."
+        )
