@@ -21,7 +21,6 @@ COMMANDS = (
     "backfill",
     "query",
     "now",
-    "alerts",
     "report",
     "attribute",
     "geometry",
