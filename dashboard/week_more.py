@@ -43,8 +43,10 @@ def _happened(report: WeekReport) -> None:
 
 
 def _local(week: Week, row: Row) -> Row:
-    """The time by the clocks of the report."""
-    return {**row, "ts": week.local(row["ts"]).replace(tzinfo=None)}
+    """The time by the clocks of the report; what is of no one part is of all."""
+    return {
+        **row, "ts": week.local(row["ts"]).replace(tzinfo=None), "subject": row["subject"] or "all",
+    }  # fmt: skip
 
 
 def _who(report: WeekReport) -> None:

@@ -386,9 +386,11 @@ SELECT
     soon_tokens::DOUBLE AS lower, again_tokens::DOUBLE AS upper, days, 'measured' AS basis,
     format('Give model {} more room for KV, or a lower tier', model) AS sentence,
     format(
-        'Of {} tokens evicted a day on {} replicas {} were stored again, {} of them within {} s: '
+        'Of {} tokens evicted a day on {} {} were stored again, {} of them within {} s: '
         'computed twice.',
-        count_text(evicted_tokens / days), replicas, count_text(again_tokens / days),
+        count_text(evicted_tokens / days),
+        replicas || CASE replicas WHEN 1 THEN ' replica' ELSE ' replicas' END,
+        count_text(again_tokens / days),
         count_text(soon_tokens / days), soon_seconds::BIGINT
     ) || coalesce(' Not certain: ' || uncertain || '.', '') AS evidence,
     'vLLM --kv-offloading-size or a higher --gpu-memory-utilization, SGLang '

@@ -64,7 +64,7 @@ def test_a_source_that_nearly_always_tells_has_no_gap(store: ChangesStore) -> No
 WRITES = {"prompt_tokens": 2500, "cached_tokens": 0, "cache_write_tokens": 2000, "template": "t"}
 
 
-def test_t79_written_again_and_again_and_never_read(store: ChangesStore) -> None:
+def test_written_again_and_again_and_never_read(store: ChangesStore) -> None:
     store.requests(every(14, 10, **WRITES))
     [row] = store.changes()
     assert bounds(row) == ("breakpoints never read", "t", 0, 18_000)
@@ -93,7 +93,7 @@ def test_reads_just_after_the_window_count(store: ChangesStore) -> None:
     assert store.changes() == []
 
 
-def test_t90_what_was_written_after_the_life_of_a_write_cannot_be_read(store: ChangesStore) -> None:
+def test_what_was_written_after_the_life_of_a_write_cannot_be_read(store: ChangesStore) -> None:
     """400 s apart: each write has expired before the next, unless it lives an hour."""
     store.requests(every(400, 10, **WRITES))
     assert store.changes() == []
@@ -109,7 +109,7 @@ def test_evicted_and_stored_again(store: ChangesStore) -> None:
     assert bounds(row) == ("evicted and reused", "m", 240_000, 256_000)
     assert row["basis"] == "measured"
     assert row["evidence"] == (
-        "Of 320,000 tokens evicted a day on 1 replicas 256,000 were stored again, 240,000 of them "
+        "Of 320,000 tokens evicted a day on 1 replica 256,000 were stored again, 240,000 of them "
         "within 300 s: computed twice."
     )
     assert [bounds(row)[2:] for row in store.changes(soon_seconds=60)] == [(160_000, 256_000)]
@@ -146,7 +146,7 @@ def conversations(
     ])  # fmt: skip
 
 
-def test_t88_turns_on_another_replica_reuse_less(store: ChangesStore) -> None:
+def test_turns_on_another_replica_reuse_less(store: ChangesStore) -> None:
     """100 turns that stay have 800 of the 1000 tokens they resend, 50 that move have 100. At most
     900 more each; by the lower quarter of those that stay 700 more."""
     conversations(store, "stay", 100, 800, template="t")
