@@ -6,7 +6,7 @@ becomes HTML. Every value is escaped by the template.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from urllib.parse import urlencode
@@ -18,6 +18,7 @@ from exporter.now_chart import drawn
 from queries.on_call import words
 from queries.on_call.screen import Ask, Screen, look
 from queries.on_call.verdict import TONE_WORDS
+from queries.on_call.words import Rows
 
 # Everybody an alert wakes opens the same link: within these seconds they share one answer.
 SHARED_SECONDS = 15
@@ -33,7 +34,21 @@ class NowPage:
         self._ask = ask
         self._version = version
         self._pages: OrderedDict[object, str] = OrderedDict()
+        self._alerts: dict[str, Rows] = {}
         self._lock = threading.Lock()
+
+    def _shared(self, name: str, params: Mapping[str, object]) -> Rows:
+        """Alerts are judged by the minute, as in Prometheus; no question costs more."""
+        if name != "alerts":
+            return self._ask(name, params)
+        until = params["until"]
+        assert isinstance(until, datetime)
+        wanted = {**params, "until": until.replace(second=0)}
+        key = repr(sorted(wanted.items()))
+        if key not in self._alerts:
+            self._alerts = {**dict(list(self._alerts.items())[-MOST_SHARED:]),
+                            key: self._ask(name, wanted)}  # fmt: skip
+        return self._alerts[key]
 
     def page(self, params: Sequence[tuple[str, str]], clock: datetime) -> str:
         """The page at `clock`; WrongAddress where the parameters cannot be understood."""
@@ -42,7 +57,7 @@ class NowPage:
                tuple(sorted(wanted.filters.items())))  # fmt: skip
         with self._lock:
             if key not in self._pages:
-                self._pages[key] = render(look(self._ask, wanted, clock), self._version)
+                self._pages[key] = render(look(self._shared, wanted, clock), self._version)
                 while len(self._pages) > MOST_SHARED:
                     self._pages.popitem(last=False)
             return self._pages[key]

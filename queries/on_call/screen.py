@@ -30,7 +30,8 @@ from queries.registry import questions
 Ask = Callable[[str, Mapping[str, object]], Rows]
 
 WINDOW = timedelta(hours=1)
-RUNBOOK = "PrefixcachePeakHitDrop"
+# The alerts of a drop of the model itself: what the verdict says is not said once more below.
+DROP_ALERTS: dict[Tone, str] = {"page": "PrefixcachePeakHitDrop", "ticket": "PrefixcacheHitDrop"}
 FILTERS = ("model", "replica", "route", "template", "tenant")
 MOST_MODELS = 8
 
@@ -105,7 +106,7 @@ def look(
     asking = _Asking(ask, until, zone, looking.filters)
     judged = _judged(asking)
     lead = _lead(judged, until)
-    replicas, alerts = asking.rows("replicas"), _alerts(asking)
+    replicas, alerts = asking.rows("replicas"), _alerts(asking, lead)
     screen = Screen(
         looking, zone, until, bool(state["demo"]), False,
         faults(state, replicas, lead, alerts, clock, quoted, fixed=looking.at is not None,
@@ -218,11 +219,17 @@ def _of_lead(asking: _Asking, judged: Rows, lead: Row | None) -> _Asking:
     return replace(asking, filters={**asking.filters, "model": str(lead["model"])})
 
 
-def _alerts(asking: _Asking) -> Rows:
-    """What fires or is about to, pages first."""
-    if "alerts" not in questions():
-        return ()
-    rows = [row for row in asking.rows("alerts") if row["state"] in ("firing", "pending")]
+def _alerts(asking: _Asking, lead: Row | None) -> Rows:
+    """What else fires or is about to, pages first; under filters only what they may concern."""
+
+    def other(row: Row) -> bool:
+        if any(row[name] not in (None, wanted) for name, wanted in asking.filters.items()):
+            return False
+        own = lead is not None and row["model"] == lead["model"]
+        whole = all(row[name] is None for name in FILTERS if name != "model")
+        return not (own and whole and row["alert"] in DROP_ALERTS.values())
+
+    rows = [row for row in asking.rows("alerts") if other(row)]
     return sorted(rows, key=lambda row: (row["state"] != "firing", row["severity"] != "page"))
 
 
@@ -243,7 +250,7 @@ def _told(screen: Screen, asking: _Asking, judged: Rows, clock: datetime, quoted
         ends, zone, asking.rows(over_time, LENGTH, step_seconds=STEP_SECONDS),
         asking.rows("load_over_time", LENGTH, step_seconds=STEP_SECONDS), expected, happened,
     )  # fmt: skip
-    said = sentence(lead, Told(screen.until, zone, began, quoted))
+    said = sentence(lead, Told(screen.until, zone, began, quoted, bool(screen.looking.filters)))
     old = clock - screen.until
     if screen.looking.at is None and old > STALE_AFTER:
         said = f"Stale: the newest data is {age(old)} old. At that time: {said}"
@@ -267,9 +274,8 @@ def _onset(
 
 def _runbook(screen: Screen) -> str | None:
     """Of the drop itself, else of the first alert."""
-    if screen.tone in ("page", "ticket"):
-        return RUNBOOK
-    return next((str(row["alert"]) for row in screen.alerts), None)
+    first = next((str(row["alert"]) for row in screen.alerts), None)
+    return DROP_ALERTS.get(screen.tone, first)
 
 
 def _contributors(asking: _Asking, lead: Row | None, quoted: Quoted) -> Contributors:

@@ -86,14 +86,27 @@ def faults(
     if not fixed:
         told += _silent(state, clock, asked_of_engines)
         told += _replica_faults(replicas, quoted)
+    known = set() if fixed else set(_TOLD_ALREADY)
     if lead is not None and lead["class"] == "telemetry":
         told.append(f"Rows lost their cached counts: {quoted(lead['evidence'])}.")
+        known.add("PrefixcacheCoverageLost")
     told += [
         f"{quoted(row['alert'])}: {quoted(row['summary'])}."
         for row in alerts
-        if row["state"] == "firing" and str(row["alert"]).startswith("Prefixscope")
+        if row["state"] == "firing"
+        and _is_telemetry(str(row["alert"]))
+        and row["alert"] not in known
     ]
-    return tuple(told[:MOST_FAULTS])
+    return tuple(dict.fromkeys(told))[:MOST_FAULTS]
+
+
+# Alerts whose finding is told by name above, without waiting for five minutes.
+_TOLD_ALREADY = ("PrefixscopeTargetDown", "PrefixscopeMetricMissing")
+
+
+def _is_telemetry(alert: str) -> bool:
+    """Whether an alert is about what we see and not about the cache."""
+    return alert.startswith("Prefixscope") or alert == "PrefixcacheCoverageLost"
 
 
 def log_is_silent(state: Row, clock: datetime) -> bool:

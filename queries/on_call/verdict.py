@@ -47,12 +47,14 @@ NO_DATA = (
 
 @dataclass(frozen=True)
 class Told:
-    """What the sentence needs beside the row. `quoted` makes a name safe where it is shown."""
+    """What the sentence needs beside the row. `quoted` makes a name safe where it is shown;
+    `filtered`: only a part of the traffic is looked at."""
 
     until: datetime
     zone: ZoneInfo
     onset: Onset | None = None
     quoted: Quoted = field(default=plain)
+    filtered: bool = False
 
 
 def tone(row: Row | None) -> Tone:
@@ -67,7 +69,8 @@ def tone(row: Row | None) -> Tone:
 def sentence(row: Row | None, told: Told) -> str:
     """The verdict on the window that ends at `told.until`; None = it had no traffic at all."""
     if row is None:
-        return f"No traffic in the hour to {_when(told)}: no hit ratio."
+        with_these = " with these filters" if told.filtered else ""
+        return f"No traffic{with_these} in the hour to {_when(told)}: no hit ratio."
     if number(row, "token_hit_ratio") is None:
         return (
             f"No hit ratio: nothing in the hour to {_when(told)} reported how many of its prompt "

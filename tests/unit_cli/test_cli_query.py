@@ -138,7 +138,7 @@ def test_now_shows_verdict_and_facts(cli: Cli, store: Path) -> None:
 def test_now_takes_the_filters_of_the_page(cli: Cli, store: Path) -> None:
     done = cli("now", "--store", store, "--model", "nobody", "--at", "1h", "--zone", "Asia/Tokyo")
     assert done.status == 0, done.err
-    assert "No traffic in the hour to " in done.out
+    assert "No traffic with these filters in the hour to " in done.out
     assert "(Asia/Tokyo)" in done.out
     for wrong, says in (
         (("--at", "soon"), "not a time"),

@@ -5,7 +5,7 @@ hour) and two replicas' samples, and the same in each of the four weeks before. 
 is said by its function.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from queries import registry
@@ -26,8 +26,11 @@ class Night:
     def __init__(self) -> None:
         self.connection = empty_store.in_memory()
 
-    def ask(self, name: str, params: object) -> Rows:
-        assert isinstance(params, dict)
+    def ask(self, name: str, params: Mapping[str, object]) -> Rows:
+        """All but the alerts, which cost more than everything else together."""
+        return [] if name == "alerts" else self.ask_all(name, params)
+
+    def ask_all(self, name: str, params: Mapping[str, object]) -> Rows:
         return registry.rows(registry.run(self.connection.cursor(), name, params))
 
     def requests(
@@ -52,9 +55,9 @@ class Night:
         gap = steps * STEP.total_seconds() / count
         self.connection.execute(
             f"INSERT INTO requests (ts, arrived, position, {names}) "
-            f"SELECT ?::TIMESTAMP + to_seconds((i + 0.5) * {gap}), ?::TIMESTAMP, i, {marks} "
+            f"SELECT ?::TIMESTAMP + to_seconds((i + 0.5) * {gap}) AS moment, moment, i, {marks} "
             f"FROM range({count}) AS r (i)",
-            [_naive(begin), _naive(begin), *row.values()],
+            [_naive(begin), *row.values()],
         )
 
     def pages(self, begin: datetime, kv_usage: float, *, steps: int = 1, **columns: object) -> None:

@@ -145,6 +145,22 @@ def test_the_terminal_draws_the_chart() -> None:
     assert "22:00" in lines[-1]
 
 
+def test_other_alerts_are_listed_and_the_drop_itself_is_not_said_twice() -> None:
+    shown = look(night("template").ask_all, Looking(), CLOCK)
+    assert [(row["alert"], row["template"]) for row in shown.alerts] == [
+        ("PrefixcacheTemplateHitCollapse", "checkout")
+    ]
+    assert shown.runbook == "PrefixcachePeakHitDrop"
+    html, text = page(shown), printed(shown)
+    assert 'href="docs/runbooks/PrefixcacheTemplateHitCollapse.md"' in html
+    assert 'href="docs/runbooks/PrefixcachePeakHitDrop.md"' in html
+    assert "PrefixcacheTemplateHitCollapse" in text
+    assert shown.chart is not None
+    assert [mark.words for mark in shown.chart.marks] == [
+        "alert PrefixcacheTemplateHitCollapse", "template checkout: v7 → v8",
+    ]  # fmt: skip
+
+
 def test_demo_data_is_labelled() -> None:
     shown = replace(screen("healthy"), demo=True)
     assert "Demo data" in page(shown)
@@ -195,7 +211,9 @@ def test_filters_reach_every_figure() -> None:
     } <= named
     assert "template=" in page(shown)
     nobody = look(night("template").ask, Looking(filters={"template": "nobody"}), CLOCK)
-    assert nobody.verdict == "No traffic in the hour to Sunday 03:05: no hit ratio."
+    assert (
+        nobody.verdict == "No traffic with these filters in the hour to Sunday 03:05: no hit ratio."
+    )
 
 
 def test_t58_an_hour_without_traffic_is_no_drop() -> None:
@@ -207,7 +225,7 @@ def test_t58_an_hour_without_traffic_is_no_drop() -> None:
     )
     shown = look(made.ask, Looking(filters={"route": "shop"}), CLOCK)
     assert (shown.tone, shown.onset) == ("unknown", None)
-    assert "No traffic in the hour" in shown.verdict
+    assert "No traffic with these filters in the hour" in shown.verdict
 
 
 def test_nothing_from_outside_becomes_markup_or_steers_the_terminal() -> None:

@@ -152,12 +152,19 @@ def test_lost_counts_and_our_own_alerts_are_faults() -> None:
         {"alert": name, "state": state, "summary": "rows are refused"}
         for name, state in (
             ("PrefixscopeRejecting", "firing"), ("PrefixcacheHitDrop", "firing"),
-            ("PrefixscopeLagging", "pending"),
+            ("PrefixscopeLagging", "pending"), ("PrefixcacheCoverageLost", "firing"),
+            ("PrefixscopeTargetDown", "firing"),
         )
     )  # fmt: skip
     assert found_faults(lead=lead, alerts=alerts) == (
         "Rows lost their cached counts: coverage 50 %, usually 98 %.",
         "PrefixscopeRejecting: rows are refused.",
+    )
+    # Of an earlier moment only alerts can tell that a target was down.
+    assert found_faults(alerts=alerts, fixed=True) == (
+        "PrefixscopeRejecting: rows are refused.",
+        "PrefixcacheCoverageLost: rows are refused.",
+        "PrefixscopeTargetDown: rows are refused.",
     )
 
 

@@ -493,7 +493,7 @@ def test_now_takes_filters_and_refuses_what_it_does_not_know(house: House) -> No
     assert (there.status_code, "hit ratio 70" in there.text) == (200, True)
     other = house.get("/now", {"model": "<script>"})
     assert (other.status_code, "<script" in other.text) == (200, False)
-    assert "No traffic in the hour" in other.text
+    assert "No traffic with these filters in the hour" in other.text
     for params in ({"at": "soon<script>"}, {"zone": "x"}, {"nonsense": "1"}):
         wrong = house.get("/now", params)
         assert (wrong.status_code, "<script" in wrong.text) == (400, False)
