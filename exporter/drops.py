@@ -55,7 +55,7 @@ class Drop:
     """One model, or one value of a dimension that dropped. `severity` None = no drop."""
 
     labels: tuple[str, str, str, str, str]  # basis, model, route, template, tenant
-    drop_ratio: float
+    drop_ratio: float | None  # None: no count is known, or the cache was not asked
     kind: str | None
     severity: str | None
     expected_ratio: float | None = None
@@ -71,7 +71,11 @@ def judge(cursor: duckdb.DuckDBPyConnection, settings: DropSettings, until: date
     """
     params = {**settings.model_dump(), "until": until}
     models = registry.rows(registry.run(cursor, "peak_drop", params))
-    found = [_drop(row, {}) for row in _largest(models) if row["drop_ratio"] is not None]
+    found = [
+        _drop(row, {})
+        for row in _largest(models)
+        if row["is_drop"] or row["drop_ratio"] is not None
+    ]
     if not any(drop.severity for drop in found):
         return found[:MOST_SERIES]
     for by in DIMENSIONS:
@@ -95,7 +99,7 @@ def _drop(row: Mapping[str, object], value: Mapping[str, str]) -> Drop:
     kind, severity, ratio = row["class"], row["severity"], row["drop_ratio"]
     return Drop(
         (str(row["basis"]), str(row["model"]), route, template, tenant),
-        ratio if isinstance(ratio, float) else 0.0,
+        _ratio(ratio),
         str(kind) if row["is_drop"] else None,
         None if severity is None else str(severity),
         expected_ratio=_ratio(row["expected_ratio"]),
@@ -129,7 +133,8 @@ def add_drops(page: Page, drops: Iterable[Drop]) -> None:
     class is a label of info alone: another class must neither resolve an alert nor raise one."""
     for drop in drops:
         labels = label_text(DROP, drop.labels)
-        page["prefixcache_peak_hit_drop_ratio"].add(labels, drop.drop_ratio)
+        if drop.drop_ratio is not None:
+            page["prefixcache_peak_hit_drop_ratio"].add(labels, drop.drop_ratio)
         if drop.severity is not None:
             named = (*drop.labels, drop.kind or "", drop.contributor)
             info = label_text((*DROP, "class", "contributor"), named)

@@ -8,6 +8,7 @@ from rich.text import Text
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
 from prefixscope.commands import doctor, init, load, look, names, operate, plan, run
+from prefixscope.commands.alerts import alerts
 from prefixscope.commands.attribute import attribute
 from prefixscope.commands.backfill import backfill
 from prefixscope.commands.explain import explain
@@ -32,6 +33,7 @@ app.command(rich_help_panel=START)(backfill)
 app.command(rich_help_panel=START)(tap)
 app.command(rich_help_panel=LOOK)(look.query)
 app.command(rich_help_panel=LOOK)(look.now)
+app.command(rich_help_panel=LOOK)(alerts)
 app.command(rich_help_panel=LOOK)(report)
 app.command(rich_help_panel=EXPLAIN)(explain)
 app.command(rich_help_panel=EXPLAIN)(attribute)

@@ -21,6 +21,7 @@ COMMANDS = (
     "backfill",
     "query",
     "now",
+    "alerts",
     "report",
     "attribute",
     "geometry",

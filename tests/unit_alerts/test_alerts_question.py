@@ -1,0 +1,356 @@
+"""The question `alerts`: each alert silent and firing, and the rules of Prometheus beside it.
+
+Figures are those of the rules: a window with 60,000 prompt tokens is above the 50,000 most ask for.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from importlib import resources
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from queries import registry
+from tests.running import ROOT
+from tests.unit_alerts.hours import MONDAY, RATIOS, put_counted, put_hour, put_page, put_request
+
+NOW = MONDAY + timedelta(hours=1)
+DAY, WEEK = timedelta(days=1), timedelta(weeks=1)
+RULES = ROOT / "deploy" / "prometheus" / "prefixscope.rules.yml"
+Ask = Callable[..., list[dict[str, Any]]]
+Told = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def tables() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
+    connection.execute(schema)
+    connection.execute(registry.views_sql())
+    return connection
+
+
+@pytest.fixture
+def cursor(tables: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Empty tables; what a test puts in is taken back."""
+    made = tables.cursor()
+    made.begin()
+    yield made
+    made.rollback()
+
+
+@pytest.fixture
+def ask(cursor: duckdb.DuckDBPyConnection) -> Ask:
+    """The alerts that there are at NOW."""
+
+    def rows(**params: object) -> list[dict[str, Any]]:
+        given = {"until": NOW, **params}
+        return registry.rows(registry.run(cursor, "alerts", given))
+
+    return rows
+
+
+@pytest.fixture
+def told(cursor: duckdb.DuckDBPyConnection) -> Told:
+    """What one alert of the question finds at NOW: asked alone it takes a fraction of the time."""
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        found = cursor.sql(f"FROM alert_{name}(CAST(? AS TIMESTAMP))", params=[naive(NOW)])
+        return registry.rows(found.to_arrow_table())
+
+    return rows
+
+
+def naive(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=None)
+
+
+def one(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    [row] = [row for row in rows if row["alert"] == name]
+    return row
+
+
+def rules() -> dict[str, dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+
+
+def test_names_severities_and_summaries_are_those_of_the_rules(ask: Ask) -> None:
+    asked = {row["alert"]: row for row in ask(all=1)}
+    # Whoever answers this question is up.
+    ruled = {name: rule for name, rule in rules().items() if name != "PrefixscopeExporterDown"}
+    assert set(asked) == set(ruled)
+    for name, rule in ruled.items():
+        assert asked[name]["severity"] == rule["labels"]["severity"]
+        assert asked[name]["summary"] == rule["annotations"]["summary"]
+        assert (ROOT / asked[name]["runbook"]).is_file()
+
+
+def test_thresholds_stand_in_the_rules(ask: Ask) -> None:
+    for row in ask(all=1):
+        if row["threshold"] is not None:
+            numbers = {
+                float(n) for n in re.findall(r"\b\d+(?:\.\d+)?\b", rules()[row["alert"]]["expr"])
+            }
+            assert row["threshold"] in numbers, row["alert"]
+
+
+def test_an_empty_store_can_tell_nothing(ask: Ask) -> None:
+    assert ask() == []
+    assert {row["state"] for row in ask(all=1)} == {"unknown"}
+
+
+def test_what_is_there_and_silent_is_inactive(ask: Ask, cursor: duckdb.DuckDBPyConnection) -> None:
+    put_hour(cursor, MONDAY, 0.8)
+    states = {row["alert"]: row["state"] for row in ask(all=1)}
+    assert states["PrefixcacheCoverageLost"] == "inactive"
+    assert states["PrefixcacheHitsFrozen"] == "unknown", "no page was read"
+
+
+@pytest.mark.parametrize("basis", ["log", "engine"])
+def test_a_drop_fires_since_it_began_and_names_its_class(
+    ask: Ask, cursor: duckdb.DuckDBPyConnection, basis: str
+) -> None:
+    """At 9 and 10 o'clock the ratio is 0.1 where it was 0.8: computed are 90,000 tokens an hour."""
+    put = put_hour if basis == "log" else put_counted
+    for hours in (0, 1):
+        for week, ratio in enumerate(RATIOS, 1):
+            put(cursor, MONDAY - week * WEEK - timedelta(hours=hours), ratio)
+        put(cursor, MONDAY - timedelta(hours=hours), 0.1)
+    row = one(ask(), "PrefixcachePeakHitDrop")
+    assert (row["state"], row["model"], row["subject"]) == ("firing", "m", basis)
+    assert row["since"] == "2026-11-30T09:00:00Z"
+    assert row["value"] == pytest.approx(0.7)
+    shown = "10 % where 80 % is expected"
+    mark = " (engine counters)" if basis == "engine" else ""
+    assert row["description"].startswith(
+        f"token hit ratio {shown}{mark}; class: reuse stopped, {shown}"
+    )
+    assert "PrefixcacheHitDrop" not in [other["alert"] for other in ask()]
+
+
+def test_a_drop_that_does_not_hurt_is_the_ticket(
+    ask: Ask, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    put_hour(cursor, MONDAY - DAY, 0.0, 200_000)
+    for week, ratio in enumerate(RATIOS, 1):
+        put_hour(cursor, MONDAY - week * WEEK, ratio, ttft_seconds=1.0)
+    put_hour(cursor, MONDAY, 0.5, ttft_seconds=1.0)
+    rows = ask()
+    assert one(rows, "PrefixcacheHitDrop")["severity"] == "ticket"
+    assert "PrefixcachePeakHitDrop" not in [row["alert"] for row in rows]
+
+
+def test_t2_t11_hits_that_stand_still_are_frozen(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    """Of 240,000 tokens an hour 80,000 fall into 20 minutes; the day before 40,000 were cached."""
+    put_counted(cursor, MONDAY - DAY, 0.5, 240_000)
+    put_counted(cursor, MONDAY, 0.0, 240_000)
+    row = one(told("frozen"), "PrefixcacheHitsFrozen")
+    assert (row["replica"], row["value"]) == ("r", 0)
+    assert row["description"].endswith("of the day before it reused 40,000.")
+
+
+def test_t58_hits_without_traffic_are_not_frozen(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    put_counted(cursor, MONDAY - DAY, 0.5, 240_000)
+    put_counted(cursor, MONDAY, 0.0, 0)
+    assert told("frozen") == []
+
+
+def test_a_replica_that_never_reused_is_not_frozen(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    put_counted(cursor, MONDAY - DAY, 0.0, 240_000)
+    put_counted(cursor, MONDAY, 0.0, 240_000)
+    assert "PrefixcacheHitsFrozen" not in [row["alert"] for row in told("frozen")]
+
+
+@pytest.mark.parametrize(("known", "fires"), [(40, True), (60, False)])
+def test_coverage_is_lost_below_half_of_the_day_before(
+    told: Told, cursor: duckdb.DuckDBPyConnection, known: int, fires: bool
+) -> None:
+    put_hour(cursor, MONDAY - timedelta(hours=5), 0.5, route="a")
+    for place in range(100):
+        cached = 100 if place < known else None
+        put_request(cursor, NOW - timedelta(seconds=10 * place + 10), 1_000, cached, route="a")
+    found = [row for row in told("coverage") if row["alert"] == "PrefixcacheCoverageLost"]
+    assert [(row["route"], row["value"]) for row in found] == (
+        [("a", pytest.approx(0.4))] if fires else []
+    )
+
+
+def full(cursor: duckdb.DuckDBPyConnection, begin: datetime, usage_ratio: float) -> None:
+    """An hour of six scrapes at that usage, with evictions in the last."""
+    put_counted(
+        cursor, begin, 0.5, kv_usage_ratio=usage_ratio, block_size=16,
+        evicted={"device/blocks": 60},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("usual_ratio", "fires"), [(0.5, True), (0.97, False)])
+def test_full_memory_is_told_where_it_is_not_usual(
+    told: Told, cursor: duckdb.DuckDBPyConnection, usual_ratio: float, fires: bool
+) -> None:
+    full(cursor, MONDAY - DAY, usual_ratio)
+    full(cursor, MONDAY, 0.98)
+    found = [row for row in told("saturated") if row["alert"] == "PrefixcacheKvSaturated"]
+    assert [(row["replica"], row["value"]) for row in found] == (
+        [("r", pytest.approx(0.98))] if fires else []
+    )
+
+
+def evicted(cursor: duckdb.DuckDBPyConnection, minute: datetime, blocks: int, wanted: int) -> None:
+    cursor.execute(
+        "INSERT INTO block_minutes (minute, heard, source, replica, model, tier, evicted_blocks,"
+        " evicted_reuse_gap) VALUES (?, ?, 's', 'r', 'm', 'device', ?, MAP {3: ?::BIGINT})",
+        [naive(minute), naive(minute), blocks, wanted],
+    )
+
+
+@pytest.mark.parametrize(("before", "fires"), [(20, True), (100, False)])
+def test_evictions_that_are_regretted(
+    told: Told, cursor: duckdb.DuckDBPyConnection, before: int, fires: bool
+) -> None:
+    """160 of 400 wanted again are 40 %; the day before 5 % or 25 % and one."""
+    evicted(cursor, NOW - timedelta(minutes=20), 400, 160)
+    evicted(cursor, NOW - DAY, 400, before + 1)
+    found = [row for row in told("regret") if row["alert"] == "PrefixcacheEvictionRegret"]
+    assert [(row["replica"], row["value"]) for row in found] == ([("r", 0.4)] if fires else [])
+
+
+def test_few_evictions_are_not_regretted(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:
+    evicted(cursor, NOW - timedelta(minutes=20), 200, 200)
+    assert told("regret") == []
+
+
+def test_one_replica_far_below_the_others(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:
+    """0.1 where all three together have (0.8 + 0.8 + 0.1) / 3 = 0.567."""
+    for name, ratio in (("r1", 0.8), ("r2", 0.8), ("r3", 0.1)):
+        put_counted(cursor, MONDAY, ratio, 120_000, replica=name)
+    row = one(told("outliers"), "PrefixcacheReplicaOutlier")
+    assert row["replica"] == "r3"
+    assert row["value"] == pytest.approx(0.1 / (1.7 / 3), abs=1e-3)
+    put_page(cursor, MONDAY + timedelta(minutes=20), 0.1, replica="r3", reset=True)
+    assert "PrefixcacheReplicaOutlier" not in [row["alert"] for row in told("outliers")]
+
+
+def test_a_template_that_collapses(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:
+    """0.2 is less than a third of 0.8; half of the four weeks' hours were at 0.8."""
+    for week, ratio in enumerate(RATIOS, 1):
+        put_hour(cursor, MONDAY - week * WEEK, ratio)
+        put_hour(cursor, MONDAY - week * WEEK + timedelta(hours=1), ratio)
+    put_hour(cursor, MONDAY, 0.2)
+    row = one(told("collapses"), "PrefixcacheTemplateHitCollapse")
+    assert (row["template"], row["description"]) == (
+        "t", "token hit ratio 20 %, usually 80 % at this hour.",
+    )  # fmt: skip
+    assert row["value"] == pytest.approx(0.25)
+
+
+def test_a_storm_of_resets(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:
+    for minutes in (0, 10):
+        put_page(cursor, MONDAY + timedelta(minutes=minutes), 0.1, reset=True)
+    assert told("resets") == []
+    put_page(cursor, MONDAY + timedelta(minutes=20), 0.1, reset=True)
+    row = one(told("resets"), "PrefixcacheResetStorm")
+    assert (row["replica"], row["value"]) == ("r", 3)
+
+
+def test_t13_targets_that_do_not_answer_or_miss_a_metric(
+    ask: Ask, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    rows = [
+        ("gone", False, NOW - timedelta(minutes=6), []),
+        ("away", False, NOW - timedelta(minutes=2), []),
+        ("renamed", True, NOW, ["vllm:prefix_cache_hits"]),
+        ("fine", True, NOW, []),
+    ]
+    for target, up, success, missing in rows:
+        cursor.execute(
+            "INSERT INTO targets (target, up, last_attempt, last_success, missing_metrics)"
+            " VALUES (?, ?, ?, ?, ?)",
+            [target, up, naive(NOW), naive(success), missing],
+        )
+    assert [(row["alert"], row["state"], row["subject"]) for row in ask()] == [
+        ("PrefixscopeMetricMissing", "firing", "renamed vllm:prefix_cache_hits"),
+        ("PrefixscopeTargetDown", "firing", "gone"),
+        ("PrefixscopeTargetDown", "pending", "away"),
+    ]
+    assert ask(until=NOW + DAY) == [], "of a day later they say nothing"
+
+
+@pytest.mark.parametrize(("minutes", "fires"), [(20, True), (10, False)])
+def test_rows_that_do_not_come_while_engines_compute(
+    told: Told, cursor: duckdb.DuckDBPyConnection, minutes: int, fires: bool
+) -> None:
+    put_counted(cursor, MONDAY, 0.5, 240_000)
+    put_request(cursor, NOW - timedelta(minutes=minutes), 1_000, 500)
+    found = [row["value"] for row in told("lag") if row["alert"] == "PrefixscopeLagging"]
+    assert found == ([minutes * 60] if fires else [])
+
+
+def test_rows_that_come_late(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:
+    """The day before 60,000 tokens in time; now 20,000 in time and 40,000 an hour late."""
+    put_request(cursor, NOW - DAY - timedelta(minutes=5), 60_000, 0)
+    put_request(cursor, NOW - timedelta(minutes=5), 20_000, 0)
+    late = NOW - timedelta(minutes=65)
+    put_request(cursor, late, 40_000, 0, arrived=NOW - timedelta(minutes=5))
+    row = one(told("lag"), "PrefixscopeLagging")
+    assert row["description"].startswith("40,000 prompt tokens of half an hour came more than 10")
+
+
+@pytest.mark.parametrize(("rejected", "fires"), [(3, True), (2, False)])
+def test_rows_that_are_rejected(
+    told: Told, cursor: duckdb.DuckDBPyConnection, rejected: int, fires: bool
+) -> None:
+    """3 of 43 are 7 %, 2 of 42 are 4.8 %."""
+    put_hour(cursor, NOW - timedelta(minutes=55), 0.5)
+    cursor.execute("UPDATE requests SET arrived = ?", [naive(NOW)])
+    for _ in range(rejected):
+        cursor.execute(
+            "INSERT INTO rejects (arrived, source, reason) VALUES (?, 's', 'bad')", [naive(NOW)]
+        )
+    found = [row for row in told("rejects") if row["alert"] == "PrefixscopeRejecting"]
+    assert [row["subject"] for row in found] == (["s"] if fires else [])
+
+
+@pytest.mark.parametrize(("names", "fires"), [(21, True), (20, False)])
+def test_a_label_that_takes_on_ever_more_names(
+    told: Told, cursor: duckdb.DuckDBPyConnection, names: int, fires: bool
+) -> None:
+    """Request ids taken for tenants. Who has a series, or was there the day before, is none."""
+    for label, value in (("tenant", "shown"), ("model", "m"), ("template", "t")):
+        cursor.execute("INSERT INTO label_values (label, value) VALUES (?, ?)", [label, value])
+    put_request(cursor, NOW - timedelta(hours=30), 10, 5, tenant="old")
+    for name in ("shown", "old", *(f"id-{number}" for number in range(names))):
+        put_request(cursor, NOW - timedelta(minutes=30), 10, 5, tenant=name)
+    found = [row for row in told("folded") if row["alert"] == "PrefixscopeLabelsFolded"]
+    assert [(row["subject"], row["value"]) for row in found] == ([("tenant", 21)] if fires else [])
+
+
+def test_stale_kv_pages_and_what_only_may_be_stale_does_not(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    """A chain written under weights w1 is read under w2."""
+    chain = {"block_hashes": [1, 2, 3, 4], "block_size": 16, "hash_key_id": "k", "replica": "r"}
+    put_request(cursor, MONDAY, 64, 0, model_fingerprint="w1", **chain)
+    put_request(cursor, MONDAY + timedelta(minutes=30), 64, 48, model_fingerprint="w2", **chain)
+    [row] = [row for row in told("stale") if row["alert"].startswith("PrefixcacheStale")]
+    assert (row["alert"], row["subject"], row["value"]) == (
+        "PrefixcacheStaleReuse", "model_fingerprint", 48,
+    )  # fmt: skip
+
+
+def test_alerts_of_one_model(ask: Ask, cursor: duckdb.DuckDBPyConnection) -> None:
+    for name in ("m", "n"):
+        for minutes in (0, 10, 20):
+            begin = MONDAY + timedelta(minutes=minutes)
+            put_page(cursor, begin, 0.1, reset=True, model=name, replica=f"of {name}")
+    assert [row["replica"] for row in ask()] == ["of m", "of n"]
+    assert [row["replica"] for row in ask(model="n")] == ["of n"]
