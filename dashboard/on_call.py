@@ -95,4 +95,5 @@ def below(screen: Screen) -> None:
                     alt="KV memory by replica")  # fmt: skip
     if screen.alerts:
         st.markdown("##### Alerts")
+        st.caption("What to do: `docs/runbooks/` and the alert's name.")
         tables.show(screen.alerts, columns.ALERTS, "now-alerts", alt="Alerts")

@@ -258,7 +258,7 @@ def _told(screen: Screen, asking: _Asking, judged: Rows, clock: datetime, quoted
         screen, verdict=said, onset=began, chart=drawn,
         pain=pain(asking.rows("pain", window_seconds=3600)[0], screen.replicas, zone,
                   dropped=screen.tone in ("page", "ticket")),
-        contributors=_contributors(asking, lead, quoted), runbook=_runbook(screen),
+        contributors=_contributors(asking, lead, quoted), runbook=DROP_ALERTS.get(screen.tone),
     )  # fmt: skip
 
 
@@ -270,12 +270,6 @@ def _onset(
         return None
     level = number(lead, "token_hit_ratio") or 0.0
     return onset(asking.rows(over_time, LENGTH, step_seconds=60), expected, level)
-
-
-def _runbook(screen: Screen) -> str | None:
-    """Of the drop itself, else of the first alert."""
-    first = next((str(row["alert"]) for row in screen.alerts), None)
-    return DROP_ALERTS.get(screen.tone, first)
 
 
 def _contributors(asking: _Asking, lead: Row | None, quoted: Quoted) -> Contributors:

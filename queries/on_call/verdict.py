@@ -32,6 +32,7 @@ TEMPLATE = "template version or layout"
 NO_CAUSE = "no cause found"
 # So much more KV in use than usual is worth a word, whatever the cause.
 PRESSURE_NOISE = 0.1
+PRESSURE_GREW = 0.05
 
 TONE_WORDS: dict[Tone, str] = {
     "page": "Drop that hurts",
@@ -179,11 +180,13 @@ def _explained(row: Row, told: Told) -> str:
     now, usual = number(row, "pressure_ratio"), number(row, "usual_pressure_ratio")
     expected, part = number(row, "expected_ratio"), number(row, "load_part_ratio")
     by = " by engine counters" if row["basis"] == "engine" else ""
-    pressure = "this load" if now is None else f"{percent(now)} KV pressure"
+    # A load is traffic too: pressure is named where it is what grew.
+    grew = now is not None and usual is not None and now >= usual + PRESSURE_GREW
+    pressure = f"{percent(now)} KV pressure" if grew else "this load"
     said = f"As expected: {percent(number(row, 'token_hit_ratio'))}{by} at {pressure}"
     if expected is None or part is None:
         return f"{said}."
-    beside = "" if usual is None else f" at {percent(usual)}"
+    beside = f" at {percent(usual)}" if grew else ""
     return f"{said}; usual for {_when(told)} is {percent(expected + part)}{beside}{_history(row)}."
 
 

@@ -114,6 +114,13 @@ def test_expected_pressure_is_no_drop() -> None:
 USUAL = "expected 69–74 % for Sunday 03:00 at this load"
 
 
+def test_a_load_that_is_traffic_is_not_called_pressure() -> None:
+    given = row(**{"class": "memory pressure as expected", "is_drop": False, "severity": None,
+                   "token_hit_ratio": 0.54, "pressure_ratio": 0.02, "usual_pressure_ratio": 0.0,
+                   "expected_ratio": 0.56, "load_part_ratio": 0.2})  # fmt: skip
+    assert said(given, None) == ("As expected: 54 % at this load; usual for Sunday 03:00 is 76 %.")
+
+
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [
