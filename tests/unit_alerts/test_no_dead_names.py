@@ -30,7 +30,9 @@ from tests.unit_prometheus.real_prometheus import MISSING, PROMETHEUS, Engine, R
 PAGES = ROOT / "tests" / "unit_engines" / "pages"
 # A router's copies of engine metrics are among them: the rules leave these out by a label.
 ENGINES = ("vllm", "sglang", "llamacpp", "tensorrt_llm", "production_stack")
-CAPTURED = ("vllm-0.32.0/restart", "vllm-0.32.0/external", "llama.cpp-b11434/mixed")
+CAPTURED = (
+    "vllm-0.32.0/main", "vllm-0.32.0/restart", "vllm-0.32.0/external", "llama.cpp-b11434/mixed",
+)  # fmt: skip
 RECORDS = {rule["record"]: rule["expr"] for f in RULES for rule in rules(f) if "record" in rule}
 # Histograms are asked for by their parts.
 PARTS = ("_bucket", "_count", "_sum")
@@ -244,6 +246,21 @@ def test_captures_of_running_engines_are_among_the_pages() -> None:
     assert {name for name in engine_pages() if name.startswith("captured")} == {
         f"captured {name}" for name in CAPTURED
     }
+
+
+@needs_captures
+@pytest.mark.parametrize(
+    ("captured", "prompt_tokens", "cached_tokens"),
+    [("vllm-0.32.0/main", 43_832, 29_696), ("llama.cpp-b11434/mixed", 42_264, 33_174)],
+)
+def test_the_recorded_ratio_is_that_of_the_engines_counters(
+    lab: Lab, captured: str, prompt_tokens: int, cached_tokens: int
+) -> None:
+    """What the captures' README says their counters rose by, from the first page to the last."""
+    name = "instance_model:prefixcache_token_hit_ratio:ratio30m"
+    query = f'{name}{{instance="captured {captured}"}}'
+    [found] = lab.ask("query", query=query)["result"]
+    assert float(found["value"][1]) == pytest.approx(cached_tokens / prompt_tokens, rel=1e-6)
 
 
 @pytest.mark.parametrize(
