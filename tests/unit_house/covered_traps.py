@@ -100,6 +100,8 @@ TITLES = {
     85: "Engine settings belong to the expected hit",
     86: "Model, adapter and salt are part of a prefix",
     87: "Media are part of a prefix",
+    88: "Losses to routing and to layout are told apart",
+    94: "Restarts are tried before prompts are blamed",
     95: "Hash counts fit length and block size",
     96: "A trace's unit of time is explicit",
     97: "Block sizes that differ are refused",
