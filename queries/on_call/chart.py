@@ -72,13 +72,13 @@ def chart(
     ends: tuple[datetime, datetime], zone: ZoneInfo, ratio: Rows, load: Rows,
     expected: Sequence[Expected], marks: Sequence[Mark],
 ) -> Chart:  # fmt: skip
-    """Lay both series on one row of steps."""
+    """Lay both series on one row of steps, from the first whole one on."""
     by_time = [
         {moment(row["ts"]): number(row, column) for row in rows}
         for rows, column in ((ratio, "token_hit_ratio"), (load, "prompt_tokens_per_second"))
     ]
     step = timedelta(seconds=STEP_SECONDS)
-    times, at = [], _step_start(ends[0])
+    times, at = [], _step_start(ends[0] + step - timedelta(microseconds=1))
     while at < ends[1]:
         times.append(at)
         at += step

@@ -269,6 +269,13 @@ def test_t57_steps_without_traffic_are_gaps() -> None:
     assert found.ratios[2] == 0.5
 
 
+def test_the_chart_begins_with_a_whole_step() -> None:
+    ends = (CLOCK - timedelta(hours=6, seconds=-20), CLOCK)
+    found = chart(ends, UTC_ZONE, [], [], [], ())
+    assert found.times[0] == CLOCK - timedelta(hours=6, minutes=-5)
+    assert found.times[-1] == CLOCK - timedelta(minutes=5)
+
+
 def test_the_chart_is_told_in_words() -> None:
     assert drawn().words == (
         "Hit ratio over six hours: lowest 50 % at Saturday 21:15, highest 50 % at Saturday 21:15; "
