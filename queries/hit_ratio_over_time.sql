@@ -34,7 +34,8 @@ columns:
   request_coverage_ratio: {type: DOUBLE, unit: ratio, meaning: "reported_requests / (requests - ineligible_requests)."}
   request_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "reuse_requests / reported_requests; read it only next to token_hit_ratio."}
 */
-WITH selected AS (
+-- Read twice, the first time few columns: cheaper than to keep millions of rows.
+WITH selected AS NOT MATERIALIZED (
     SELECT
         *,
         CASE
