@@ -50,7 +50,7 @@ def _data_part(filters: Filters, body: Body) -> None:
         failed(error)
 
 
-def failed(error: DashboardError) -> None:
+def failed(error: DashboardError, every_seconds: int = REFRESH_SECONDS) -> None:
     """Say what is wrong and what to run; the page tries again by itself."""
     st.error(str(error))
     if error.detail:
@@ -58,7 +58,7 @@ def failed(error: DashboardError) -> None:
     if error.remedy:
         st.code(error.remedy, language="shell")
     st.caption(
-        f"This page asks again every {REFRESH_SECONDS} s and continues by itself. "
+        f"This page asks again every {every_seconds} s and continues by itself. "
         "Another address: set PREFIXSCOPE_URL."
     )
 

@@ -211,3 +211,4 @@ def test_no_exporter_no_traceback(exporter: Exporter, open_page: Open) -> None:
     app = open_page("week")
     assert not app.exception
     assert "No exporter answers" in app.error[0].value
+    assert "This page asks again every 60 s" in words(app)
