@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from replay.columns import Columns, Fleet
-from replay.contents import seen_tokens
+from replay.contents import seen_block_tokens, seen_tokens
 from replay.depths import Depths
 from replay.rules import CacheRule
 from replay.traffic import NOT_REPORTED, Flags, Numbers, Traffic
@@ -121,9 +121,7 @@ def _behind(columns: Columns, known: Depths) -> dict[str, Numbers]:
     what no block could have held."""
     deepest, shared = known.deepest, known.shared
     end = np.minimum(columns.ceiling_tokens, np.maximum(columns.covered_tokens, shared))
-    layout = np.zeros(len(columns), np.int64)
-    if columns.pieces is not None:
-        layout = seen_tokens(columns.pieces, columns.space, columns.kept, shared, end)
+    layout = _seen_elsewhere(columns, known, shared, end)
     beyond = columns.ceiling_tokens - end
     # Less than a block of the chain has no name: nobody can say more of it.
     nameless = np.where(columns.fully_named, beyond, 0)
@@ -136,3 +134,13 @@ def _behind(columns: Columns, known: Depths) -> dict[str, Numbers]:
         "ineligible": columns.prompt_tokens - columns.eligible_tokens,
         "unexplained": beyond - nameless,
     }
+
+
+def _seen_elsewhere(columns: Columns, known: Depths, begins: Numbers, ends: Numbers) -> Numbers:
+    """Tokens between two places of each prompt whose content stood in another place before."""
+    if columns.pieces is not None:
+        return seen_tokens(columns.pieces, columns.space, columns.kept, begins, ends)
+    if known.contents is None:
+        return np.zeros(len(columns), np.int64)
+    contents, grain_tokens = known.contents.apart(columns.space), columns.chains.grain_tokens
+    return seen_block_tokens(contents, grain_tokens, columns.kept, begins, ends)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from replay.contents import pieces_of_blocks, sorted_pieces
+from replay.contents import sorted_pieces
 from replay.rules import CacheRule
 from replay.timeline import Timeline
 from replay.traffic import (
@@ -100,7 +100,7 @@ class Columns:
             deployment=_numbers(traffic.deployment, order),
             scope=_numbers(traffic.scope, order),
             output_tokens=None if traffic.output_tokens is None else traffic.output_tokens[order],
-            pieces=_pieces(traffic, chains, order),
+            pieces=_pieces(traffic.pieces, order),
         )
 
 
@@ -129,10 +129,8 @@ def _is_sorted(order: Numbers) -> bool:
     return bool((np.diff(order) > 0).all())
 
 
-def _pieces(traffic: Traffic, chains: Chains, order: Numbers) -> Pieces | None:
-    if traffic.pieces is None:
-        return pieces_of_blocks(chains)
-    return traffic.pieces if _is_sorted(order) else sorted_pieces(traffic.pieces, order)
+def _pieces(pieces: Pieces | None, order: Numbers) -> Pieces | None:
+    return pieces if pieces is None or _is_sorted(order) else sorted_pieces(pieces, order)
 
 
 def _flags(column: Flags | None, order: Numbers, otherwise: bool) -> Flags:

@@ -2,39 +2,28 @@
 
 import numpy as np
 
-from replay.known_blocks import Blocks, mixed, numbered, within
-from replay.traffic import Chains, Flags, Names, Numbers, Pieces
+from replay.known_blocks import Blocks, mixed
+from replay.traffic import Chains, Flags, Names, Numbers, Pieces, Small
 from replay.ways import started_before
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def prefix_names(chains: Chains) -> Names:
+def prefix_names(contents: Names, blocks: Blocks) -> Names:
     """Name every block by its content and all contents before it, whatever its scope.
 
     Chain names have the scope in them; these are made anew from the contents: the sum of
     scattered (content, place) pairs, which no two prefixes share but by chance (64 bits).
     """
-    contents = chains.contents
-    if contents is None:
-        raise ValueError("prefixes of content need content hashes")
-    owner = np.repeat(np.arange(len(chains.lengths)), chains.lengths)
-    place = np.arange(len(contents)) - chains.starts[owner]
-    sums = np.cumsum(mixed(contents + _GOLDEN * (place + 1).astype(np.uint64)), dtype=np.uint64)
-    before = np.zeros(len(chains.lengths), np.uint64)
-    behind_first = np.flatnonzero(chains.starts[:-1] > 0)
-    before[behind_first] = sums[chains.starts[:-1][behind_first] - 1]
-    return sums - before[owner]
-
-
-def pieces_of_blocks(chains: Chains) -> Pieces | None:
-    """The blocks themselves as pieces, where nothing finer is known: a shift by less than a
-    block hides them. None without content hashes."""
-    if chains.contents is None:
-        return None
-    owner = np.repeat(np.arange(len(chains.lengths)), chains.lengths)
-    place = np.arange(len(chains.contents)) - chains.starts[owner]
-    return Pieces(chains.contents, (place + 1) * chains.grain_tokens, chains.starts)
+    place = blocks.places()
+    steps = _GOLDEN * np.arange(1, int(place.max(initial=0)) + 2, dtype=np.uint64)
+    sums = np.cumsum(mixed(contents + steps[place]), dtype=np.uint64)
+    begins = blocks.starts[:-1]
+    before = np.zeros(len(begins), np.uint64)
+    later = np.flatnonzero(begins > 0)
+    before[later] = sums[begins[later] - 1]
+    sums -= before[blocks.owner]
+    return sums
 
 
 def sorted_pieces(pieces: Pieces, order: Numbers) -> Pieces:
@@ -52,11 +41,25 @@ def seen_tokens(
 
     Requests in the order of look-ups; `space` and the others have one entry for each.
     """
-    lengths = np.diff(pieces.starts)
-    owner = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    names = within(pieces.names, space[owner]) if space.any() else pieces.names
-    numbers, count = numbered(names)
-    seen = started_before(Blocks(numbers, owner, pieces.starts, count), kept)
-    inside = np.minimum(pieces.ends, ends[owner]) - np.maximum(pieces.begins(), begins[owner])
-    tokens = np.where(seen, np.maximum(inside, 0), 0)
-    return np.bincount(owner, tokens, len(lengths)).astype(np.int64)
+    blocks = Blocks.of(pieces.names, pieces.starts).apart(space)
+    seen = np.flatnonzero(started_before(blocks, kept))
+    owner = blocks.owner[seen]
+    inside = np.minimum(pieces.ends[seen], ends[owner])
+    inside -= np.maximum(pieces.begins()[seen], begins[owner])
+    return _sums(np.maximum(inside, 0), owner, len(space))
+
+
+def seen_block_tokens(
+    contents: Blocks, grain_tokens: int, kept: Flags, begins: Numbers, ends: Numbers
+) -> Numbers:
+    """The same where the blocks themselves are the pieces, as nothing finer is known: a shift by
+    less than a block hides what they hold."""
+    seen = np.flatnonzero(started_before(contents, kept))
+    owner = contents.owner[seen]
+    begin = (seen - contents.starts[owner]) * grain_tokens
+    inside = np.minimum(begin + grain_tokens, ends[owner]) - np.maximum(begin, begins[owner])
+    return _sums(np.maximum(inside, 0), owner, len(begins))
+
+
+def _sums(tokens: Numbers, owner: Small, requests: int) -> Numbers:
+    return np.bincount(owner, tokens, requests).astype(np.int64)

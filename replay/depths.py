@@ -8,7 +8,7 @@ from replay.columns import Columns
 from replay.contents import prefix_names
 from replay.generated import proven
 from replay.known_blocks import Blocks, Sightings, Spans, numbered, within
-from replay.traffic import Names, Numbers
+from replay.traffic import Flags, Names, Numbers
 from replay.ways import Known, Way, depths_of, started_before, ways
 
 
@@ -18,11 +18,13 @@ class Depths:
 
     `tokens`: a column for each way of knowing but UNKNOWN, never falling. `shared`: how far any
     earlier prompt agreed, by the chain's own blocks. `warm_tokens`: cached beyond all that.
+    `contents`: the blocks by what they hold; None where that is not known.
     """
 
     tokens: Numbers
     shared: Numbers
     warm_tokens: Numbers
+    contents: Blocks | None
 
     @property
     def deepest(self) -> Numbers:
@@ -33,7 +35,7 @@ class Depths:
     def of(cls, columns: Columns) -> "Depths":
         sources = _Sources(columns)
         units = sources.units
-        found = ways(units, columns.timeline, columns.kept, sources.prompts(), sources.known())
+        found = ways(units, columns.timeline, sources.prompts(), sources.known())
         depths = depths_of(found, units) * columns.unit_tokens
         deepest = np.minimum(depths[:, Way.ANY_MODEL], columns.prompt_tokens)
         cached = np.maximum(columns.cached_tokens, 0)
@@ -42,7 +44,8 @@ class Depths:
         shared = sources.shared_blocks() * columns.chains.grain_tokens
         shared = np.minimum(shared, columns.ceiling_tokens)
         shared = np.maximum(shared, tokens[:, Way.ANY_MODEL])
-        return cls(tokens, shared, np.maximum(cached - deepest, 0))
+        warm = np.maximum(cached - deepest, 0)
+        return cls(tokens, shared, warm, sources.contents())
 
 
 class _Sources:
@@ -62,7 +65,8 @@ class _Sources:
         if self._step > 1:
             self._at_unit = (self._named.places() + 1) % self._step == 0
         self.units = self._of_unit(self._named)
-        self._free = self._without_scope()
+        self._started = started_before(self._named, columns.kept)
+        self._any_scope, self._any_model = self._without_scope()
 
     def _names(self) -> tuple[Names, Names]:
         """Of the blocks in chains, and of those events told of."""
@@ -79,22 +83,26 @@ class _Sources:
     def _of_unit(self, blocks: Blocks) -> Blocks:
         return blocks if self._at_unit is None else blocks.picked(self._at_unit)
 
-    def _without_scope(self) -> tuple[Blocks | None, Blocks | None]:
-        """The blocks named without scope, and without deployment too; None where that makes no
-        difference. Without content hashes a scope cannot be taken out of a name."""
+    def _without_scope(self) -> tuple[Flags | None, Flags | None]:
+        """Which blocks an earlier request had in any scope, and of any deployment too; None where
+        that makes no difference. Without content hashes a scope cannot be taken out of a name."""
         columns = self._columns
         several = columns.deployment.any()
         if columns.chains.contents is None:
-            free = Blocks.of(columns.chains.names, columns.chains.starts) if several else None
-            return None, free
+            if not several:
+                return None, None
+            free = Blocks.of(columns.chains.names, columns.chains.starts)
+            return None, started_before(free, columns.kept)
         if not several and not columns.scope.any():
             return None, None
-        names = prefix_names(columns.chains)
-        any_model = Blocks.of(names, columns.chains.starts)
-        if not several:
-            return any_model, None
-        of_model = within(names, columns.deployment[any_model.owner])
-        return Blocks.of(of_model, columns.chains.starts), any_model
+        free = self._named.renamed(prefix_names(columns.chains.contents, self._named))
+        any_scope = started_before(free.apart(columns.deployment), columns.kept)
+        return any_scope, started_before(free, columns.kept) if several else None
+
+    def contents(self) -> Blocks | None:
+        """The blocks named by what they hold, wherever; None where that is not known."""
+        contents = self._columns.chains.contents
+        return None if contents is None else self._named.renamed(contents)
 
     def prompts(self) -> Sightings:
         """What the prompts put into caches, once they were computed."""
@@ -122,11 +130,15 @@ class _Sources:
 
     def known(self) -> Known:
         """What is known beside the prompts of requests."""
-        scope_free, model_free = (
-            None if blocks is None else self._of_unit(blocks) for blocks in self._free
-        )
         extra = self._answers().with_others(self._stored()).with_others(self._was_there())
-        return Known(extra, self._held(), scope_free, model_free)
+        flags = (self._started, self._any_scope, self._any_model)
+        started, any_scope, any_model = (self._at_units(each) for each in flags)
+        assert started is not None
+        return Known(started, any_scope, any_model, extra, self._held())
+
+    def _at_units(self, flags: Flags | None) -> Flags | None:
+        """Of the blocks at the end of each unit: they stand for those before them."""
+        return flags if flags is None or self._at_unit is None else flags[self._at_unit]
 
     def _answers(self) -> Sightings:
         columns = self._columns
@@ -135,7 +147,7 @@ class _Sources:
         return proven(
             self._named,
             self._timeline,
-            columns.kept,
+            (columns.kept, self._started),
             columns.prompt_tokens,
             columns.output_tokens,
             columns.cached_tokens,
@@ -148,7 +160,7 @@ class _Sources:
             return Sightings.none()
         stay = self._timeline.replicas.stay_at(stays.replica, stays.since)
         since = self._timeline.first_from(stays.since)
-        return Sightings(self._told.astype(np.int64), stay, since)
+        return Sightings(self._told, stay, since)
 
     def _held(self) -> Spans | None:
         """Spans during which replicas held blocks: by events, else by the rule's lifetime."""
@@ -178,8 +190,8 @@ class _Sources:
         """How many leading blocks of the chain's own size any earlier prompt had too."""
         if self._step == 1:
             return np.zeros(len(self._columns), np.int64)
-        scope_free, model_free = self._free
-        widest = model_free or scope_free or self._named
-        seen = started_before(widest, self._columns.kept)
+        seen = self._started if self._any_scope is None else self._started | self._any_scope
+        if self._any_model is not None:
+            seen = seen | self._any_model
         found = np.where(seen, Way.ANY_MODEL, Way.UNKNOWN).astype(np.int8)
-        return depths_of(found, widest)[:, Way.ANY_MODEL]
+        return depths_of(found, self._named)[:, Way.ANY_MODEL]

@@ -13,13 +13,12 @@ import numpy as np
 from replay.known_blocks import Blocks, Sightings
 from replay.timeline import NEVER, Timeline
 from replay.traffic import Flags, Numbers, ranges
-from replay.ways import started_before
 
 
 def proven(
     blocks: Blocks,
     timeline: Timeline,
-    kept: Flags,
+    known: tuple[Flags, Flags],
     prompt_tokens: Numbers,
     output_tokens: Numbers,
     cached_tokens: Numbers,
@@ -29,8 +28,10 @@ def proven(
     replica the one that ended last before the look-up counts.
 
     All columns in the order of look-ups; `output_tokens` below 1: no answer, or not known.
-    `sizes`: tokens of a block of the chain, and of the cache.
+    `known`: which requests were kept, and which blocks an earlier one had. `sizes`: tokens of a
+    block of the chain, and of the cache.
     """
+    kept, started = known
     grain_tokens, unit_tokens = sizes
     lengths = np.diff(blocks.starts)
     reach = (prompt_tokens + output_tokens - 1) // grain_tokens
@@ -46,11 +47,11 @@ def proven(
     proof = blocks.starts[later] + answer_ends // grain_tokens - 1
     proves = (found > 0) & (cached_tokens[later] >= answer_ends)
     proves &= answer_ends // grain_tokens <= lengths[later]
-    proves[proves] = ~started_before(blocks, kept)[proof[proves]]
+    proves[proves] = ~started[proof[proves]]
     later, place, first, found = later[proves], place[proves], first[proves], found[proves]
     places = ranges(blocks.starts[later] + place + 1, found)
     return Sightings(
-        blocks.block[places].astype(np.int64),
+        blocks.block[places],
         np.repeat(timeline.ended_stay[first], found),
         np.repeat(timeline.ended_from[first], found),
     )

@@ -19,9 +19,12 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 def mixed(names: Names) -> Names:
     """Scatter 64-bit names so that sums and sequences of them do not collide."""
-    names = (names ^ (names >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    names = (names ^ (names >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return names ^ (names >> np.uint64(31))
+    names = names ^ (names >> np.uint64(30))
+    names *= np.uint64(0xBF58476D1CE4E5B9)
+    names ^= names >> np.uint64(27)
+    names *= np.uint64(0x94D049BB133111EB)
+    names ^= names >> np.uint64(31)
+    return names
 
 
 def within(names: Names, space: npt.NDArray[np.integer]) -> Names:
@@ -31,24 +34,59 @@ def within(names: Names, space: npt.NDArray[np.integer]) -> Names:
 
 def numbered(names: Names) -> tuple[Small, int]:
     """Numbers from 0 for names, in the order in which they appear, and how many there are."""
-    numbers = pa.array(names).dictionary_encode()
-    return numbers.indices.to_numpy(), len(numbers.dictionary)
+    if not len(names):
+        return np.empty(0, np.int32), 0
+    first = _first_places(names)
+    is_new = first == np.arange(len(names), dtype=np.int32)
+    numbers = np.cumsum(is_new, dtype=np.int32)
+    numbers -= 1
+    return numbers[first], int(numbers[-1]) + 1
+
+
+def _first_places(names: Names) -> Small:
+    """Where each name stands for the first time.
+
+    Names are hashes, so their lower bits spread them over a table in which few share a slot: a
+    table with a place for each slot finds nearly all, and only what is in its way is looked up.
+    """
+    slots = 1 << (2 * len(names) - 1).bit_length()
+    slot = (names & np.uint64(slots - 1)).astype(np.int32)
+    places = np.arange(len(names), dtype=np.int32)
+    table = np.empty(slots, np.int32)  # only slots that were written are read
+    table[slot[::-1]] = places[::-1]  # what is written last stays: the first of each slot
+    first = table[slot]
+    in_the_way = np.flatnonzero(names[first] != names)
+    if len(in_the_way):
+        numbers = pa.array(names[in_the_way]).dictionary_encode()
+        own, count = numbers.indices.to_numpy(), len(numbers.dictionary)
+        firsts = np.empty(count, np.int32)
+        firsts[own[::-1]] = in_the_way[::-1]
+        first[in_the_way] = firsts[own]
+    return first
+
+
+def paired(left: Small | Numbers, right: Small | Numbers, right_count: int) -> Small | Numbers:
+    """One number for each pair of numbers; of 32 bits where that is room enough."""
+    most = int(left.max(initial=0)) + 1
+    if most * right_count < 2**31:
+        small: Small = left.astype(np.int32) * np.int32(right_count)
+        small += right.astype(np.int32, copy=False)
+        return small
+    return left.astype(np.int64) * right_count + right
 
 
 class Firsts:
     """The smallest value that was given to each key."""
 
-    def __init__(
-        self, keys: npt.NDArray[np.integer], values: npt.NDArray[np.integer], key_count: int
-    ) -> None:
+    def __init__(self, keys: Small | Numbers, values: Small, key_count: int) -> None:
         self._names: Numbers | None = None
         if key_count > _DENSE_KEYS:
             self._names, places = np.unique(keys, return_inverse=True)
             keys, key_count = places, len(self._names)
         self._values = np.full(key_count, NEVER, np.int32)
-        np.minimum.at(self._values, keys, values.astype(np.int32, copy=False))
+        np.minimum.at(self._values, keys, values)
 
-    def of(self, keys: npt.NDArray[np.integer]) -> Small:
+    def of(self, keys: Small | Numbers) -> Small:
         """NEVER for a key that was given nothing."""
         if self._names is None:
             values: Small = self._values[keys]
@@ -58,12 +96,6 @@ class Firsts:
         places = np.searchsorted(self._names, keys).clip(max=len(self._names) - 1)
         found: Small = np.where(self._names[places] == keys, self._values[places], NEVER)
         return found
-
-    def entries(self) -> tuple[Numbers, Small]:
-        """The keys that were given something, and its smallest."""
-        places = np.flatnonzero(self._values < NEVER)
-        keys = places if self._names is None else self._names[places]
-        return keys, self._values[places]
 
 
 class Spans:
@@ -107,6 +139,24 @@ class Blocks:
         owner = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
         return cls(block, owner, starts, count)
 
+    def renamed(self, names: Names) -> "Blocks":
+        """The same blocks by other names, of which each block has but one."""
+        here = np.zeros(int(self.block.max(initial=-1)) + 1, np.int32)
+        here[self.block[::-1]] = np.arange(len(self.block) - 1, -1, -1, dtype=np.int32)
+        numbers, count = numbered(names[here])
+        return Blocks(numbers[self.block], self.owner, self.starts, count)
+
+    def apart(self, space: Numbers) -> "Blocks":
+        """The same blocks kept apart by a number from 0 of their request."""
+        spaces = int(space.max(initial=0)) + 1
+        if spaces == 1:
+            return self
+        if self.count * spaces < _DENSE_KEYS:
+            block = paired(self.block, space[self.owner], spaces).astype(np.int32, copy=False)
+            return Blocks(block, self.owner, self.starts, self.count * spaces)
+        names = within(self.block.astype(np.uint64), space[self.owner])
+        return Blocks.of(names, self.starts)
+
     def places(self) -> Small:
         """The place of each block in its chain, from 0."""
         begins = self.starts[:-1].astype(np.int32)
@@ -123,25 +173,36 @@ class Blocks:
 class Sightings:
     """Blocks that became available on a replica during a stay, for requests from `since` on."""
 
-    block: Small | Numbers
-    stay: Numbers
+    block: Small
+    stay: Small
     since: Small
 
     @classmethod
     def none(cls) -> "Sightings":
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
+        return cls(*(np.empty(0, np.int32) for _ in range(3)))
 
     def with_others(self, others: "Sightings") -> "Sightings":
         if not len(others.block):
             return self
+        if not len(self.block):
+            return others
         return Sightings(
             np.concatenate([self.block, others.block]),
             np.concatenate([self.stay, others.stay]),
             np.concatenate([self.since, others.since]),
         )
 
+    def of_blocks(self, blocks: Small, block_count: int) -> tuple["Sightings", Small, int]:
+        """Only those of these blocks; and the blocks by new numbers, as they have there."""
+        wanted = np.zeros(block_count, np.bool_)
+        wanted[blocks] = True
+        number = np.cumsum(wanted, dtype=np.int32)
+        number -= 1
+        kept = np.flatnonzero(wanted[self.block])
+        own = Sightings(number[self.block[kept]], self.stay[kept], self.since[kept])
+        return own, number[blocks], int(number[-1]) + 1
+
     def firsts(self, timeline: Timeline, block_count: int) -> Firsts:
         """Since when each block is available during each stay; key: block × stays + stay."""
         stays = len(timeline.stay_replica)
-        keys = self.block.astype(np.int64) * stays + self.stay
-        return Firsts(keys, self.since, block_count * stays)
+        return Firsts(paired(self.block, self.stay, stays), self.since, block_count * stays)

@@ -32,9 +32,9 @@ class Timeline:
     ready_from: Small
     ended_from: Small
     replica: Numbers
-    stay: Numbers
-    ready_stay: Numbers
-    ended_stay: Numbers
+    stay: Small
+    ready_stay: Small
+    ended_stay: Small
     stay_replica: Numbers
     stay_until: Small
     replicas: "Replicas"
@@ -109,10 +109,10 @@ class Replicas:
         starts = starts_of(np.bincount(resets.replica, minlength=count))
         return cls(resets.seconds[order], starts, left)
 
-    def stay_at(self, replica: Numbers, seconds: Seconds, including: bool = False) -> Numbers:
+    def stay_at(self, replica: Numbers, seconds: Seconds, including: bool = False) -> Small:
         """The stay of each replica at a moment; a reset at the very moment counts as past if
         `including`."""
-        stays = self.starts[replica] + replica
+        stays: Small = (self.starts[replica] + replica).astype(np.int32)
         if not len(self.resets):
             return stays
         side: Literal["left", "right"] = "right" if including else "left"

@@ -12,9 +12,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from replay.known_blocks import Blocks, Firsts, Sightings, Spans
+from replay.known_blocks import Blocks, Firsts, Sightings, Spans, paired
 from replay.timeline import NEVER, Timeline
-from replay.traffic import Flags, Numbers
+from replay.traffic import Flags, Numbers, Small
 
 
 class Way(IntEnum):
@@ -40,31 +40,44 @@ _STRIDE = 16
 
 @dataclass(frozen=True)
 class Known:
-    """What is known beside the requests themselves.
+    """What is known of each block beside when it was available.
 
-    `extra`: blocks that became available otherwise than as prompts. `held`: spans during which
-    a replica held a block, key: block × replicas + replica; None where that is not known at all.
-    `scope_free` and `model_free`: the same blocks named without their scope, without model too.
+    `started`: an earlier request had it; `any_scope`, `any_model`: the same content in another
+    scope, under another model too; None where that makes no difference. `extra`: blocks that
+    became available otherwise than as prompts. `held`: spans during which a replica held a
+    block, key: block × replicas + replica; None where that is not known at all.
     """
 
+    started: Flags
+    any_scope: Flags | None
+    any_model: Flags | None
     extra: Sightings
-    held: Spans | None = None
-    scope_free: Blocks | None = None
-    model_free: Blocks | None = None
+    held: Spans | None
 
 
-def ways(blocks: Blocks, timeline: Timeline, kept: Flags, seen: Sightings, known: Known) -> Found:
+def ways(blocks: Blocks, timeline: Timeline, seen: Sightings, known: Known) -> Found:
     """The way in which each block was known to its request, of blocks by themselves.
 
-    `kept`: which requests put blocks into a cache at all; `seen`: what they put there.
+    `seen`: what requests put into caches.
     """
     found = np.full(len(blocks.block), Way.UNKNOWN, np.int8)
-    for way, free in ((Way.ANY_MODEL, known.model_free), (Way.ANY_SCOPE, known.scope_free)):
-        if free is not None:
-            found[started_before(free, kept)] = way
-    found[started_before(blocks, kept)] = Way.IN_FLIGHT
+    for way, flags in ((Way.ANY_MODEL, known.any_model), (Way.ANY_SCOPE, known.any_scope)):
+        if flags is not None:
+            found[flags] = way
+    found[known.started] = Way.IN_FLIGHT
     available = seen.with_others(known.extra)
-    _mark_available(found, blocks, timeline, available)
+    if timeline.is_serial and not len(known.extra.block):
+        there = np.flatnonzero(known.started)  # nothing was ever under way
+    else:
+        first = Firsts(available.block, available.since, blocks.count)
+        there = np.flatnonzero(first.of(blocks.block) <= blocks.owner)
+    block, owner = blocks.block[there], blocks.owner[there]
+    if len(timeline.stay_replica) == 1 and not timeline.has_endings:
+        found[there] = Way.SINCE
+    elif len(there):
+        # Most blocks are never met again: the tables are of those that are.
+        available, block, count = available.of_blocks(block, blocks.count)
+        found[there] = _nearest((block, owner), timeline, available, count)
     if known.held is not None:
         replicas = len(timeline.replicas.gone)
         keys = blocks.block.astype(np.int64) * replicas + timeline.replica[blocks.owner]
@@ -81,35 +94,62 @@ def started_before(blocks: Blocks, kept: Flags) -> Flags:
     first = np.full(blocks.count, NEVER, np.int32)
     # Written from the last to the first: what stays is the first.
     first[block[::-1]] = owner[::-1]
-    return first[blocks.block] < blocks.owner
+    before: Flags = first[blocks.block] < blocks.owner
+    return before
 
 
-def _mark_available(
-    found: Found,
-    blocks: Blocks,
-    timeline: Timeline,
-    available: Sightings,
-) -> None:
-    """Blocks that were available anywhere by the look-up, by where that was."""
+def _nearest(
+    there: tuple[Small, Small], timeline: Timeline, available: Sightings, block_count: int
+) -> Found:
+    """Where blocks were that were available somewhere by the look-up; `there`: the blocks, and
+    the requests that looked."""
+    block, owner = there
     stays = len(timeline.stay_replica)
-    firsts = available.firsts(timeline, blocks.count)
-    entries, since = firsts.entries()
-    by_block, on_stay = entries // max(stays, 1), entries % max(stays, 1)
-    anywhere = Firsts(by_block, since, blocks.count)
-    there = np.flatnonzero(anywhere.of(blocks.block) <= blocks.owner)
-    block, owner = blocks.block[there].astype(np.int64), blocks.owner[there]
-    way = np.full(len(there), Way.FLEET, np.int8)
-    if timeline.has_endings:
-        until = timeline.stay_until[on_stay]
-        live = Spans(by_block, since, until, len(timeline.order)).hold(block, owner)
-        way[~live] = Way.GONE
-        replicas = len(timeline.replicas.gone)
-        own = Firsts(
-            by_block * replicas + timeline.stay_replica[on_stay], since, blocks.count * replicas
-        )
-        way[own.of(block * replicas + timeline.replica[owner]) <= owner] = Way.BEFORE
-    way[firsts.of(block * stays + timeline.stay[owner]) <= owner] = Way.SINCE
-    found[there] = way
+    firsts = available.firsts(timeline, block_count)
+    way = np.full(len(block), Way.SINCE, np.int8)
+    elsewhere = np.flatnonzero(firsts.of(paired(block, timeline.stay[owner], stays)) > owner)
+    way[elsewhere] = Way.FLEET
+    if timeline.has_endings and len(elsewhere):
+        others = block[elsewhere], owner[elsewhere]
+        way[elsewhere] = _lost_or_elsewhere(others, timeline, available, block_count)
+    return way
+
+
+def _lost_or_elsewhere(
+    there: tuple[Small, Small], timeline: Timeline, available: Sightings, block_count: int
+) -> Found:
+    """The same for blocks that this replica has not computed since its last reset."""
+    block, owner = there
+    lasting = timeline.stay_until[available.stay] == NEVER
+    for_good = Firsts(available.block[lasting], available.since[lasting], block_count)
+    way = np.full(len(block), Way.FLEET, np.int8)
+    doubtful = np.flatnonzero(for_good.of(block) > owner)
+    if len(doubtful):
+        spans = _spans(available, ~lasting, block[doubtful], timeline, block_count)
+        live = spans.hold(block[doubtful].astype(np.int64), owner[doubtful])
+        way[doubtful[~live]] = Way.GONE
+    replicas = len(timeline.replicas.gone)
+    on_replica = timeline.stay_replica[available.stay]
+    own = Firsts(
+        paired(available.block, on_replica, replicas), available.since, block_count * replicas
+    )
+    way[own.of(paired(block, timeline.replica[owner], replicas)) <= owner] = Way.BEFORE
+    return way
+
+
+def _spans(
+    available: Sightings, ending: Flags, blocks: Small, timeline: Timeline, block_count: int
+) -> Spans:
+    """When some blocks were on replicas whose stay came to an end."""
+    wanted = np.zeros(block_count, np.bool_)
+    wanted[blocks] = True
+    picked = np.flatnonzero(ending & wanted[available.block])
+    return Spans(
+        available.block[picked].astype(np.int64),
+        available.since[picked],
+        timeline.stay_until[available.stay[picked]],
+        len(timeline.order),
+    )
 
 
 def depths_of(found: Found, blocks: Blocks) -> Numbers:
