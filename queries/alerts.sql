@@ -1,9 +1,10 @@
 /*
 name: alerts
 question: What is wrong now that somebody should act on?
-grain: one row per alert and what it is about; with all one more for every alert that is silent
+grain: one row per alert and what it is about; with all one more for every alert of this part that is silent
 params:
   until: {type: TIMESTAMP, default: null, meaning: "The moment to judge; that of the newest row, page or scrape if not set."}
+  part: {type: VARCHAR, default: rest, one_of: [rest, stale], meaning: "stale: whether stale KV was reused, which reads all that is kept of it and takes longer than all others; rest: these."}
   all: {type: BIGINT, default: 0, meaning: "1: also a row for every alert that is not firing."}
   window_seconds: {type: BIGINT, default: 3600, meaning: "Length of the window in which drops are judged."}
   zone: {type: VARCHAR, default: UTC, meaning: "Time zone whose hours of the week are compared, like Europe/Berlin."}
@@ -51,12 +52,20 @@ found AS (
     UNION ALL BY NAME FROM alert_regret((SELECT moment FROM asked))
     UNION ALL BY NAME FROM alert_offload((SELECT moment FROM asked))
     UNION ALL BY NAME FROM alert_outliers((SELECT moment FROM asked))
-    UNION ALL BY NAME FROM alert_stale((SELECT moment FROM asked))
     UNION ALL BY NAME FROM alert_resets((SELECT moment FROM asked))
     UNION ALL BY NAME FROM alert_targets((SELECT moment FROM asked))
     UNION ALL BY NAME FROM alert_lag((SELECT moment FROM asked))
     UNION ALL BY NAME FROM alert_rejects((SELECT moment FROM asked))
     UNION ALL BY NAME FROM alert_folded((SELECT moment FROM asked))
+),
+
+-- The part that is not asked for is not worked out.
+wanted AS (
+    FROM found
+    WHERE coalesce(getvariable('part'), 'rest') = 'rest'
+    UNION ALL BY NAME
+    FROM alert_stale((SELECT moment FROM asked))
+    WHERE getvariable('part') = 'stale'
 ),
 
 -- What there is to tell by.
@@ -73,7 +82,7 @@ heard AS (
 
 stated AS (
     SELECT
-        rules.* RENAME (alert AS name), found.*,
+        rules.* RENAME (alert AS name), wanted.*,
         CASE
             WHEN name IN ('PrefixcachePeakHitDrop', 'PrefixcacheHitDrop') THEN rows_came OR pages_came
             WHEN name IN ('PrefixscopeTargetDown', 'PrefixscopeMetricMissing') THEN targets_known
@@ -88,15 +97,19 @@ stated AS (
         CASE
             WHEN name = 'PrefixscopeTargetDown' AND since > moment - to_seconds(holds_seconds)
                 THEN 'pending'
-            WHEN found.alert IS NOT NULL THEN 'firing'
+            WHEN wanted.alert IS NOT NULL THEN 'firing'
             WHEN can_be_told THEN 'inactive'
             ELSE 'unknown'
         END AS state
     FROM alert_rules AS rules
-    LEFT JOIN found
-        ON found.alert = rules.alert
-        AND (getvariable('model') IS NULL OR coalesce(found.model = getvariable('model'), true))
+    LEFT JOIN wanted
+        ON wanted.alert = rules.alert
+        AND (getvariable('model') IS NULL OR coalesce(wanted.model = getvariable('model'), true))
     CROSS JOIN heard
+    WHERE
+        coalesce(getvariable('part'), 'rest') = CASE
+            WHEN starts_with(rules.alert, 'PrefixcacheStale') THEN 'stale' ELSE 'rest'
+        END
 )
 
 SELECT

@@ -21,6 +21,7 @@ from queries.times import parse_time
 
 FIRING_STATUS = 3
 STATE_NAME = "alerts-told.json"
+PARTS = ("rest", "stale")
 _ABOUT = ("model", "route", "template", "tenant", "replica", "subject")
 
 
@@ -109,7 +110,9 @@ class Asking:
         with connect(self._place) as answers:
             options.messages().print(f"Asking {answers.where}", style="dim")
             params = {"until": moment.isoformat(), "all": "1", "zone": self._zone_of(answers)}
-            table = answers.ask("alerts", params)
+            # Asked one after the other: each has the memory of the store to itself.
+            parts = [answers.ask("alerts", {**params, "part": part}) for part in PARTS]
+            table = pa.concat_tables(parts)
             link = self._external_url or (answers.url if isinstance(answers, Exporter) else "")
         if self._webhook is not None and self._state is not None:
             now = alert_webhook.firing(registry.rows(table), link)

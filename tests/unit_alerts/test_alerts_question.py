@@ -44,11 +44,14 @@ def cursor(tables: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnect
 
 @pytest.fixture
 def ask(cursor: duckdb.DuckDBPyConnection) -> Ask:
-    """The alerts that there are at NOW."""
+    """The alerts that there are at NOW, of both parts."""
 
     def rows(**params: object) -> list[dict[str, Any]]:
-        given = {"until": NOW, **params}
-        return registry.rows(registry.run(cursor, "alerts", given))
+        tables = [
+            registry.run(cursor, "alerts", {"until": NOW, "part": part, **params})
+            for part in ("rest", "stale")
+        ]
+        return [row for table in tables for row in registry.rows(table)]
 
     return rows
 
