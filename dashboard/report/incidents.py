@@ -137,13 +137,17 @@ def _drop_incidents(drops: Sequence[Row]) -> Iterator[Incident]:
                 ts=since,
                 kind="drop",
                 subject=plain(model),
-                sentence=(
-                    f"{percent(number(worst, 'token_hit_ratio'))} where "
-                    f"{percent(number(worst, 'expected_ratio'))} was expected"
-                    f"{_lasting(len(run))}: {_class_words(worst)}"
-                ),
+                sentence=f"{_fell_words(worst)}{_lasting(len(run))}: {_class_words(worst)}",
                 severity="page" if any(row["severity"] == "page" for row in run) else "ticket",
             )
+
+
+def _fell_words(row: Row) -> str:
+    """From what to what; where every count was lost there is no ratio."""
+    ratio, expected = (number(row, column) for column in ("token_hit_ratio", "expected_ratio"))
+    if ratio is None:
+        return "no ratio is told"
+    return f"{percent(ratio)} where {percent(expected)} was expected"
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[list[Row]]:

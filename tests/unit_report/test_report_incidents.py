@@ -54,6 +54,21 @@ def test_a_fall_that_load_explains_is_said_to_be_expected() -> None:
     )
 
 
+def test_hours_in_a_row_are_one_drop_told_by_the_worst() -> None:
+    """Hour 3 lost all its counts; hour 9 is another drop, and pages."""
+    lost = hour(3, token_hit_ratio=None, drop_ratio=None, evidence="every count is lost")
+    lost["class"] = "telemetry"
+    rows = [hour(1, token_hit_ratio=0.6), hour(2), lost, hour(9, severity="page")]
+    first, second = incidents._drop_incidents(rows)
+    assert first.sentence == (
+        "50.0 % where 80.0 % was expected, for 3 hours: reset (11 resets, usually 0)"
+    )
+    assert (first.severity, second.severity) == ("ticket", "page")
+    (alone,) = incidents._drop_incidents([lost])
+    assert alone.sentence == "no ratio is told: telemetry (every count is lost)"
+    assert incidents.peak(WEEK, [lost]) is None
+
+
 def course(*hours: tuple[int, int, str, int, int]) -> Course:
     """Weeks back, hour of the week, model, reported tokens, cached tokens."""
     made = Course("log", tuple(WEEK.back(n) for n in range(12, -1, -1)))
