@@ -23,8 +23,8 @@ columns:
   model: {type: VARCHAR, unit: name, meaning: "The model, '' where it is several or not given."}
   sentence_key: {type: VARCHAR, unit: name, meaning: "The kind with underscores."}
   sentence: {type: VARCHAR, unit: text, meaning: "What to do, in one sentence."}
-  tokens_per_day_lower: {type: BIGINT, unit: tokens per day, meaning: "At least so many tokens a day would be cached instead of computed. coverage gap, breakpoints never read: 0, nothing shows that any would. below best week: what half of the weeks, this one among them, reached at this week's mix and load. evicted and reused: evicted and stored again within soon_seconds. replica spread, history not reused: if these turns reused what the lower quarter of the better ones does. A window under a day counts as a day."}
-  tokens_per_day_upper: {type: BIGINT, unit: tokens per day, meaning: "At most so many. coverage gap: every token nobody told of. below best week: what the best earlier week reached at this week's mix and load. breakpoints never read: written while an earlier write was alive. evicted and reused: all that was stored again. replica spread, history not reused: all that such turns resend and was not cached."}
+  tokens_per_day_lower: {type: BIGINT, unit: tokens per day, meaning: "At least so many tokens a day would be cached instead of computed. coverage gap, breakpoints never read: 0, nothing shows that any would. below best week: what half of the weeks, this one among them, reached at this week's mix and load. evicted and reused: evicted and stored again within soon_seconds. replica spread, history not reused: if these turns reused what the lower quarter of the better ones does; 0 where no conversations are known. A window under a day counts as a day."}
+  tokens_per_day_upper: {type: BIGINT, unit: tokens per day, meaning: "At most so many. coverage gap: every token nobody told of. below best week: what the best earlier week reached at this week's mix and load. breakpoints never read: written while an earlier write was alive. evicted and reused: all that was stored again. replica spread, history not reused: all that such turns resend and was not cached; without conversations what hours on half of the replicas reached."}
   basis: {type: VARCHAR, unit: name, meaning: "measured = both bounds are counts of what happened; estimated = one rests on other traffic, or on nothing known; replayed = traffic sent through a model of the cache."}
   evidence: {type: VARCHAR, unit: text, meaning: "The figures behind it, in words."}
   next_step: {type: VARCHAR, unit: text, meaning: "A command or a setting."}
@@ -66,6 +66,11 @@ candidates AS (
     WHERE coalesce(getvariable('route'), getvariable('template'), getvariable('tenant')) IS NULL
     UNION ALL BY NAME
     FROM change_sessions(
+        getvariable('since'), getvariable('until'), getvariable('model'), getvariable('route'),
+        getvariable('template'), getvariable('tenant')
+    )
+    UNION ALL BY NAME
+    FROM change_spread(
         getvariable('since'), getvariable('until'), getvariable('model'), getvariable('route'),
         getvariable('template'), getvariable('tenant')
     )

@@ -264,3 +264,104 @@ SELECT
         ELSE 'a clock, an id or a list in changing order in front of the conversation: move it behind'
     END AS next_step
 FROM sums;
+
+-- Hours of single rows by template: requests, and over how many replicas they were spread, in equal
+-- shares (two that share evenly are 2, one that has nearly all is nearly 1). Templates whose
+-- conversations are known are left to change_sessions.
+CREATE OR REPLACE MACRO change_spread_hours(
+    since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant
+) AS TABLE
+WITH shares AS (
+    SELECT
+        date_trunc('hour', ts) AS hour, coalesce(model, '') AS model,
+        coalesce(template, '') AS template, replica,
+        any_value(begins) AS begins, any_value(hot_days) AS days,
+        count(*) AS requests, count(session) AS in_sessions,
+        sum(prompt_tokens)::DOUBLE AS tokens, sum(cached_tokens) AS cached_tokens
+    FROM requests, change_window(since_border, until_border)
+    WHERE
+        ts >= begins - INTERVAL 28 DAY AND ts < ends AND ts >= (SELECT hour FROM hot_from)
+        AND replica IS NOT NULL AND replica_role IS DISTINCT FROM 'decode'
+        AND is_reported(prompt_tokens, cached_tokens, ineligible_reason)
+        AND matches(coalesce(model, ''), wanted_model)
+        AND matches(coalesce(route, ''), wanted_route)
+        AND matches(coalesce(template, ''), wanted_template)
+        AND matches(coalesce(tenant, ''), wanted_tenant)
+    GROUP BY ALL
+)
+
+SELECT
+    model, template, hour >= begins AS is_now, class_from(sum(requests)) AS class_requests,
+    round(pow(sum(tokens), 2) / sum(tokens * tokens))::BIGINT AS spread,
+    sum(requests) AS requests, sum(in_sessions) AS in_sessions, sum(tokens) AS tokens,
+    sum(cached_tokens) AS cached_tokens, any_value(days) AS days
+FROM shares
+GROUP BY hour, model, template, is_now
+HAVING sum(tokens) > 0;
+
+-- Templates without known conversations that reuse less in hours on many replicas than in hours of as
+-- many requests on half of them or fewer (four weeks and the window, three such hours at least, prompts
+-- within a quarter of the length). At most that difference is won; nothing is sure, for something
+-- else may have been different then.
+CREATE OR REPLACE MACRO change_spread(
+    since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant
+) AS TABLE
+WITH hours AS MATERIALIZED (
+    FROM change_spread_hours(
+        since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant
+    )
+),
+
+cells AS (
+    SELECT
+        model, template, class_requests, spread, any_value(days) AS days,
+        sum(requests) AS requests, sum(tokens) AS tokens, sum(cached_tokens) AS cached_tokens
+    FROM hours
+    WHERE is_now AND spread >= 2
+    GROUP BY ALL
+),
+
+compared AS (
+    SELECT
+        now.model, now.template, now.spread, now.class_requests,
+        any_value(now.days) AS days, any_value(now.tokens) AS tokens,
+        any_value(now.cached_tokens) AS cached_tokens, max(few.spread) AS few_spread,
+        sum(few.cached_tokens) / sum(few.tokens) AS few_ratio
+    FROM cells AS now
+    JOIN hours AS few USING (model, template, class_requests)
+    WHERE
+        few.spread <= now.spread / 2
+        AND ratio(few.tokens / few.requests, now.tokens / now.requests) BETWEEN 0.8 AND 1.25
+    GROUP BY ALL
+    HAVING count(*) >= 3
+),
+
+sums AS (
+    SELECT
+        model, template, any_value(days) AS days, sum(tokens) AS tokens,
+        sum(cached_tokens) AS cached_tokens, sum(tokens * few_ratio) AS few_tokens,
+        min(spread) AS spread, max(few_spread) AS few_spread
+    FROM compared
+    WHERE few_ratio > cached_tokens / tokens
+    GROUP BY model, template
+)
+
+SELECT
+    'replica spread' AS kind,
+    CASE WHEN template <> '' THEN 'template' ELSE 'model' END AS dimension,
+    CASE WHEN template <> '' THEN template ELSE model END AS subject,
+    model, '' AS route, template, '' AS tenant, 'told' AS tokens_are,
+    0.0 AS lower, (few_tokens - cached_tokens)::DOUBLE AS upper, days, 'estimated' AS basis,
+    format('Keep the requests of {} {} on fewer replicas', dimension, subject) AS sentence,
+    format(
+        'In hours in which at least {} replicas shared them {} of {} tokens a day were cached, in '
+        'hours of as many requests on at most {} it was {}.',
+        spread, share_text(ratio(cached_tokens, tokens)), count_text(tokens / days),
+        few_spread, share_text(ratio(few_tokens, tokens))
+    ) AS evidence,
+    'router: routing by prefix, or a consistent hash of the template' AS next_step
+FROM sums
+WHERE NOT EXISTS (
+    SELECT 1 FROM hours
+    WHERE hours.model = sums.model AND hours.template = sums.template AND in_sessions > 0
+);

@@ -172,6 +172,57 @@ def test_where_moving_costs_nothing_it_is_no_change(store: ChangesStore) -> None
     assert store.changes() == []
 
 
+def spread_hour(
+    store: ChangesStore, days_ago: int, replicas: str, cached_tokens: int, **columns: object
+) -> None:
+    """40 requests of 1000 tokens in an hour, in turns on some replicas."""
+    begin = NOON - timedelta(days=days_ago)
+    store.requests([
+        {"ts": begin + timedelta(minutes=number), "template": "t", "prompt_tokens": 1000,
+         "cached_tokens": cached_tokens, "replica": replicas[number % len(replicas)], **columns}
+        for number in range(40)
+    ])  # fmt: skip
+
+
+def test_hours_on_fewer_replicas_show_what_spreading_costs(store: ChangesStore) -> None:
+    """One hour on four replicas has 400 of 1000 tokens, three on one or two had 700, 700 and 1000:
+    800. Of 40,000 tokens 16,000 more at most. Something else may have differed: 0 at least."""
+    spread_hour(store, 0, "abcd", 400)
+    spread_hour(store, 8, "a", 700)
+    spread_hour(store, 9, "ab", 700)
+    assert store.changes() == []  # two hours are too few
+    spread_hour(store, 10, "ab", 1000)
+    [row] = store.changes()
+    assert bounds(row) == ("replica spread", "t", 0, 16_000)
+    assert row["evidence"] == (
+        "In hours in which at least 4 replicas shared them 40.0 % of 40,000 tokens a day were "
+        "cached, in hours of as many requests on at most 2 it was 80.0 %."
+    )
+
+
+def test_hours_of_another_size_or_length_or_on_more_replicas_show_nothing(
+    store: ChangesStore,
+) -> None:
+    spread_hour(store, 0, "abcd", 400)
+    for days_ago in (8, 9, 10):
+        spread_hour(store, days_ago, "abc", 800)  # 3 of 4 are not half
+        spread_hour(store, days_ago + 3, "a", 800, prompt_tokens=2000)
+        for _ in range(3):
+            spread_hour(store, days_ago + 6, "a", 800)  # 120 requests in the hour
+        spread_hour(store, days_ago + 27, "a", 800)  # more than four weeks before the window
+    assert store.changes() == []
+    for days_ago in (8, 9, 10):
+        spread_hour(store, days_ago + 12, "a", 800)
+    assert [bounds(row)[3] for row in store.changes()] == [16_000]
+
+
+def test_known_conversations_tell_more_than_hours(store: ChangesStore) -> None:
+    spread_hour(store, 0, "abcd", 400, session="s")
+    for days_ago in (8, 9, 10):
+        spread_hour(store, days_ago, "a", 800)
+    assert store.changes() == []
+
+
 def test_turns_that_stay_and_reuse_nothing(store: ChangesStore) -> None:
     """1024 tokens and more are resent and nothing is cached, with another template 80 % are."""
     long = {"template": "t", "model": "m"}
