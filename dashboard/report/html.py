@@ -50,6 +50,11 @@ def page_one(report: WeekReport) -> Markup:
     )
 
 
+def _part(heading: str) -> Markup:
+    """A heading of page one."""
+    return tag("h2", heading, class_="part")
+
+
 def _beside(report: WeekReport) -> list[str]:
     lines = [words.engine_words(report), words.response_cache_words(report)]
     return [line for line in lines if line]
@@ -73,14 +78,14 @@ def _trust(report: WeekReport) -> Markup | None:
     lines = words.trust_lines(report)
     if not lines:
         return None
-    return joined(tag("h3", "Can it be trusted?"), *(tag("p", line) for line in lines))
+    return joined(_part("Can it be trusted?"), *(tag("p", line) for line in lines))
 
 
 def _weeks(report: WeekReport) -> Markup | None:
     if all(point.token_hit_ratio is None for point in report.weeks):
         return None
     return joined(
-        tag("h3", "Thirteen weeks"),
+        _part("Thirteen weeks"),
         charts.weeks(report),
         quiet("▲ drops, resets and hours without data (of earlier weeks resets only). "
               "Dashed: a partial week."),
@@ -91,7 +96,7 @@ def _movers(report: WeekReport) -> Markup | None:
     if report.headline.token_hit_ratio is None:
         return None
     if not (report.up or report.down):
-        return joined(tag("h3", "What moved"), gaps(report, "movers") or
+        return joined(_part("What moved"), gaps(report, "movers") or
                       quiet("Nothing moved by its own ratio."))  # fmt: skip
     return tag(
         "div", _mover_list("Up", report.up), _mover_list("Down", report.down), class_="columns"
@@ -103,15 +108,14 @@ def _mover_list(heading: str, movers: Sequence[Mover]) -> Markup:
         tag("li", tag("strong", bdi(mover.name)), f" ({mover.by}) {words.mover_words(mover)}.")
         for mover in movers
     ]
-    return tag("div", tag("h3", heading), tag("ul", *lines) if lines else quiet("None."))
+    return tag("div", _part(heading), tag("ul", *lines) if lines else quiet("None."))
 
 
 def _changes(report: WeekReport) -> Markup | None:
-    if not report.changes:
+    if report.headline.basis == "none":
         return None
-    return joined(
-        tag("h3", "Changes to make"), tag("ol", *(_change(each) for each in report.changes))
-    )
+    lines = tag("ol", *(_change(each) for each in report.changes))
+    return joined(_part("Changes to make"), lines if report.changes else quiet(words.NO_CHANGES))
 
 
 def _change(change: Change) -> Markup:
@@ -126,4 +130,4 @@ def _peak(report: WeekReport) -> Markup | None:
     told: Iterable[Markup | None] = (
         (gaps(report, "peak"),) if report.peak is None else (tag("p", report.peak.sentence),)
     )
-    return joined(tag("h3", "The hour that cost most"), *told)
+    return joined(_part("The hour that cost most"), *told)

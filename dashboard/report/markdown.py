@@ -47,7 +47,8 @@ def _page_one(report: WeekReport) -> Iterator[str]:
     yield _titled("### Up", _movers(report.up))
     yield _titled("### Down", _movers(report.down))
     yield _gaps(report, "movers")
-    yield _titled("### Changes to make", _changes(report.changes))
+    if report.headline.basis != "none":
+        yield _titled("### Changes to make", _changes(report.changes) or words.NO_CHANGES)
     if report.headline.token_hit_ratio is not None:
         told = escaped(report.peak.sentence) if report.peak else _gaps(report, "peak")
         yield _titled("### The hour that cost most", told)

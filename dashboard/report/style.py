@@ -8,7 +8,7 @@ body { margin: 0; background: #efece6; color: #23282f;
 main { max-width: 860px; margin: 0 auto; padding: 28px 36px 48px; background: #fffefb; }
 h1 { font-size: 22px; margin: 0; letter-spacing: -0.01em; }
 h2 { font-size: 16px; margin: 26px 0 6px; padding-top: 10px; border-top: 2px solid #23282f; }
-h3 { font-size: 13px; margin: 14px 0 4px; }
+h2.part { font-size: 13px; margin: 14px 0 4px; padding: 0; border: 0; }
 p { margin: 4px 0; }
 .quiet { color: #5d6671; font-size: 12px; }
 .mark { display: inline-block; margin: 6px 6px 0 0; padding: 2px 8px; border: 1px solid #b58700;
@@ -52,9 +52,8 @@ footer { margin-top: 28px; }
   .figure .value { font-size: 13pt; }
   h1 { font-size: 15pt; }
   h2 { font-size: 12pt; margin: 14pt 0 4pt; padding-top: 6pt; break-after: avoid; }
-  h3 { break-after: avoid; }
   dt { font-size: 9pt; }
-  .page-one h3 { margin: 6pt 0 1pt; font-size: 9.5pt; }
+  h2.part { margin: 6pt 0 1pt; padding: 0; font-size: 9.5pt; }
   .page-one li, .page-one p { font-size: 8.5pt; line-height: 1.35; }
   .page-one p.lead { font-size: 12pt; }
   .page-one .quiet, .page-one .missing { font-size: 7.5pt; }

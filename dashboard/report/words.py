@@ -13,6 +13,7 @@ from dashboard.report.week import Change, Mover, WeekPoint, WeekReport
 from dashboard.report.weeks import DAYS, Slot
 from dashboard.words import point_name
 
+NO_CHANGES = "None was found that would win enough tokens to be worth it."
 NOT_ADDED = "Three different things: they are not added up."
 LEVELS = {
     0: "level 0: engine counters",
