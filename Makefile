@@ -41,7 +41,7 @@ bench: $(DEV_STAMP) ## Run the benchmarks, each against its baseline (minutes)
 	@set -e; for script in bench/bench_*.py; do \
 	  echo "== $$script"; $(BIN)/python -m "bench.$$(basename $$script .py)" $(ARGS); done
 
-bench-alerts: $(DEV_STAMP) ## Judge drops on traffic with known faults (a quarter of an hour; ARGS="--seeds 21-40")
+bench-alerts: $(DEV_STAMP) ## Judge drops on traffic with known faults (hours; ARGS="--seeds 21-22 --keep DIR")
 	@$(BIN)/python -m bench.alerts.score $(ARGS)
 
 fuzz: $(DEV_STAMP) ## Damage 200,000 inputs of every parser (minutes; ARGS="--inputs 5000")

@@ -78,7 +78,7 @@ SELECT
     place, windows.week,
     coalesce(model, '') AS model,
     drop_value(dimension, model, route, template, tenant) AS value,
-    coalesce(template, '') AS template, template_version, session, scope,
+    coalesce(template, '') AS template, template_version, session, turn, scope,
     model_fingerprint,
     CASE
         WHEN session IS NOT NULL

@@ -40,6 +40,19 @@ log_facts AS MATERIALIZED (
             FILTER (requests_seen.ttft_point = ttft_points.ttft_point) AS ttft_seconds,
         ratio(count(*) FILTER (moved), count(*) FILTER (moved IS NOT NULL)) AS moved_ratio,
         ratio(count(DISTINCT scope), count(DISTINCT session)) AS scopes_per_session,
+        -- First turns miss what later ones hit.
+        ratio(
+            total(CASE WHEN turn = 1 THEN reported_tokens END),
+            total(CASE WHEN turn IS NOT NULL THEN reported_tokens END)
+        ) AS first_turns_ratio,
+        ratio(
+            total(CASE WHEN turn = 1 THEN cached_tokens END),
+            total(CASE WHEN turn = 1 THEN reported_tokens END)
+        ) AS first_hit_ratio,
+        ratio(
+            total(CASE WHEN turn > 1 THEN cached_tokens END),
+            total(CASE WHEN turn > 1 THEN reported_tokens END)
+        ) AS later_hit_ratio,
         mode(model_fingerprint) AS fingerprint
     FROM requests_seen
     LEFT JOIN ttft_points USING (model)
@@ -122,6 +135,8 @@ usual AS (
         median(usage_ratio) AS usage_ratio,
         coalesce(median(moved_ratio), 0) AS moved_ratio,
         coalesce(median(scopes_per_session), 0) AS scopes_per_session,
+        median(first_turns_ratio) AS first_turns_ratio,
+        median(later_hit_ratio) - median(first_hit_ratio) AS turns_apart_ratio,
         coalesce(median(resets), 0) AS resets,
         coalesce(median(unasked_ratio), 0) AS unasked_ratio,
         median(tokens_per_request) AS tokens_per_request,
@@ -296,6 +311,10 @@ compared AS (
         usual.coverage_ratio AS usual_coverage_ratio,
         usual.moved_ratio AS usual_moved_ratio,
         usual.scopes_per_session AS usual_scopes,
+        usual.first_turns_ratio AS usual_first_turns_ratio,
+        -- What more first turns, hitting as usual, take from the ratio.
+        (facts.first_turns_ratio - usual.first_turns_ratio) * turns_apart_ratio
+            AS turns_part_ratio,
         usual.usage_ratio AS usual_usage_ratio,
         usual.resets AS usual_resets,
         usual.unasked_ratio AS usual_unasked_ratio,

@@ -83,7 +83,9 @@ causes AS (
             WHEN kept_ratio < 0.6 AND own_tokens >= 0.6 * all_own_tokens
                 THEN 'template version or layout'
             ELSE 'no cause found'
-        END AS shape
+        END AS shape,
+        shape <> 'traffic mix'
+        AND coalesce(turns_part_ratio >= 0.4 * (usual_ratio - hit_ratio), false) AS more_first_turns
     FROM signs
 ),
 
@@ -127,6 +129,7 @@ judged AS (
                 )
         END AS is_drop,
         CASE
+            WHEN cause IS NULL AND is_drop AND more_first_turns THEN 'traffic mix'
             WHEN is_drop THEN coalesce(cause, shape)
             WHEN load_part_ratio >= 0.05 AND usual_ratio - hit_ratio >= 0.05
                 THEN 'memory pressure as expected'
@@ -193,6 +196,9 @@ SELECT
             'template ' || part || coalesce(' ' || version, '') || ' keeps '
             || percent_text(kept_ratio) || ' of its usual ratio'
         WHEN 'traffic mix' THEN CASE
+            WHEN more_first_turns THEN
+                'first turns have ' || percent_text(first_turns_ratio) || ' of the tokens, usually '
+                || percent_text(usual_first_turns_ratio)
             WHEN basis = 'engine' THEN format(
                 'prompts of {:.0f} tokens in the mean, usually of {:.0f}',
                 tokens_per_request, usual_tokens_per_request

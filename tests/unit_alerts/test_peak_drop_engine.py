@@ -413,6 +413,41 @@ def test_times_of_the_log_at_different_points_are_not_mixed(pages: Pages) -> Non
     assert pages.judge()["hurts"] is False
 
 
+def test_t78_the_zone_of_the_machine_changes_nothing(pages: Pages) -> None:
+    pages.weeks()
+    pages.counted(MONDAY, 0.5)
+    here = pages.judge(zone="Europe/Berlin")
+    pages.cursor.execute("SET TimeZone = 'Asia/Tokyo'")
+    assert pages.judge(zone="Europe/Berlin") == here
+
+
+def test_t68_a_row_that_comes_late_counts_in_its_own_hour(pages: Pages) -> None:
+    for week, ratio in enumerate(RATIOS, 1):
+        pages.logged(MONDAY - timedelta(weeks=week), ratio)
+    pages.logged(MONDAY, 0.8)
+    assert pages.judge()["is_drop"] is False
+    late = MONDAY + timedelta(minutes=50)
+    put_request(pages.cursor, late, 100_000, 0, arrived=MONDAY + timedelta(days=1))
+    row = pages.judge()
+    assert row["token_hit_ratio"] == pytest.approx(0.4)
+    assert row["is_drop"] is True
+
+
+def test_more_first_turns_are_another_mix(pages: Pages) -> None:
+    """Of each 100,000 tokens 20,000 were first turns at 0, the rest hit all: 0.8. Now 60,000."""
+
+    def hour(begin: datetime, first_tokens: int) -> None:
+        pages.logged(begin, 0.0, first_tokens, turn=1)
+        pages.logged(begin, 1.0, TOKENS - first_tokens, turn=2)
+
+    for week in (1, 2, 3, 4):
+        hour(MONDAY - timedelta(weeks=week), 20_000 + 1_000 * (week % 2))
+    hour(MONDAY, 60_000)
+    row = pages.judge()
+    assert (row["is_drop"], row["class"]) == (True, "traffic mix")
+    assert row["evidence"] == "first turns have 60 % of the tokens, usually 20 %"
+
+
 def test_every_hour_of_random_pages_by_brute_force(pages: Pages) -> None:
     """Expected = the median of the same hours of the weeks before; tokens and ratios are sums."""
     draw = random.Random(7)
