@@ -253,7 +253,7 @@ def definitions(report: WeekReport) -> Markup | None:
         parts += [
             tag("dd", tag("code", column.name), f" {column.meaning}") for column in each.columns
         ]
-    note = "Every figure is the answer to one of these questions; nothing else is computed."
+    note = "Every figure is an answer to these questions, a sum of such answers or a ratio of sums."
     return section(tag("h2", "Definitions"), quiet(note), tag("dl", *parts))
 
 

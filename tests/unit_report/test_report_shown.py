@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.report import FORMATS, WeekReport, render, summary, week, words
+from dashboard.report import FORMATS, Week, WeekReport, charts, render, summary, week, words
 from dashboard.report.markdown import escaped
 from dashboard.report.markup import bdi, joined, tag, void
 from dashboard.report.text import told
-from dashboard.report.week import Change, Mover
+from dashboard.report.week import Change, HourCell, Mover
 from tests.unit_report.conftest import Memory, same
 
 SCRIPT = "<script>alert(1)</script>"
@@ -212,3 +212,23 @@ def test_the_documented_fields_are_those_of_the_json(report: WeekReport) -> None
     held = [kind for kind in vars(week).values() if is_dataclass(kind)]
     there = {each.name for kind in held for each in fields(kind)} - {"monday"}
     assert named - {"schema"} == there | {"name", "zone", "hours", "since", "until"}
+
+
+@pytest.mark.parametrize(("name", "hours", "skipped"), [("2026-W13", 167, 1), ("2026-W43", 169, 0)])
+def test_t78_the_week_by_hour_shows_the_hours_its_clocks_show(
+    report: WeekReport, name: str, hours: int, skipped: int
+) -> None:
+    """An hour that comes twice is two cells, one that is skipped an empty frame."""
+    berlin = Week.parse(name, "Europe/Berlin")
+    cells = tuple(
+        HourCell(slot, berlin.since, 0.5, 1.0, 100, 100, False, None, None)
+        for slot in berlin.slots()
+    )
+    made = replace(report, week=berlin, hours=cells)
+    chart = charts.heat_map(made)
+    assert chart.count(">50</text>") == hours
+    assert chart.count('stroke-dasharray="2 2"') == skipped
+    table = render(made, "md").decode()
+    assert ("02 again" in table) is (hours == 169)
+    assert f"{hours} hours: the clocks change" in table
+    assert len(re.findall(r"\| 50(?= )", table)) == hours
