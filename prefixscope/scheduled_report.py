@@ -1,9 +1,8 @@
 """The report of each ended week: made once, told to a webhook once, made up after downtime.
 
-What was done is in the store: the newest week whose files are written and the newest one the
-webhook took. Files are written first, so that whatever ends the process in between, the next start
-goes on where it stopped. Only a webhook that took a summary and whose answer got lost hears it
-twice.
+What is left to do is in the store. A week's files are written before anybody is told of it, so that
+whatever ends the process in between, the next start goes on where it stopped. Only a webhook that
+took a summary and whose answer got lost hears it twice. A week that fails keeps no other waiting.
 """
 
 import logging
@@ -12,16 +11,19 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
 import duckdb
 import pyarrow as pa
-import requests
 
 from dashboard.report import FORMATS, Week, WeekReport, build, last_full_week, render, summary
 from exporter.store.store import Store
+from prefixscope import report_progress
+from prefixscope.report_progress import Progress
 from prefixscope.report_settings import ReportSettings, Weekday
+from prefixscope.report_webhook import WebhookFailed, WebhookRefused, chat_text, post
 from queries import registry
 
 _log = logging.getLogger(__name__)
@@ -30,8 +32,9 @@ TICK_SECONDS = 30.0
 # After a longer downtime only these weeks are made up: a report is read for what is new.
 MOST_MADE_UP = 8
 FIRST_RETRY, LAST_RETRY = timedelta(minutes=1), timedelta(hours=1)
-POST_TIMEOUT_SECONDS = (3.0, 10.0)  # to connect, to answer
 FILE_NAME = "cache-report-{week}.{format}"
+_PLANNED = "weekly reports cannot be planned"
+_MADE, _POSTED = "the report of {} cannot be made", "the report of {} cannot be posted"
 _DAYS = get_args(Weekday)
 
 
@@ -109,79 +112,101 @@ class ReportSchedule:
         assert settings.folder is not None, "without a folder there is no schedule"
         self._folder: Path = settings.folder
         self._settings = settings
-        self._marks = Marks(store)
+        self._store = store
         self._answers = answers
         self._summaries: dict[Week, str] = {}
-        self._making, self._posting = Attempts(), Attempts()
+        self._attempts: dict[str, Attempts] = {}
 
     @property
     def problems(self) -> list[str]:
         """What does not work at present, in words."""
-        return [each.problem for each in (self._making, self._posting) if each.problem]
+        return [each.problem for each in list(self._attempts.values()) if each.problem]
 
     def run(self, now: datetime) -> None:
         """Make what is due and not made, post what is made and not posted."""
-        if self._making.may(now):
-            self._attempt(self._making, now, "cannot be made", lambda: self._make_due(now))
-        if self._posting.may(now):
-            self._attempt(self._posting, now, "cannot be posted", self._post_due)
-
-    def _attempt(
-        self, attempts: Attempts, now: datetime, what: str, step: Callable[[], None]
-    ) -> None:
         try:
-            step()
+            self._attempt(_PLANNED, now, partial(self._plan, now))
+            for week in self._progress().to_make:
+                self._attempt(_MADE.format(week.name), now, partial(self._make, week))
+            for week in self._progress().to_post:
+                self._attempt(_POSTED.format(week.name), now, partial(self._post, week))
         except Stopped:
             return
+
+    def _attempt(self, name: str, now: datetime, step: Callable[[], None]) -> None:
+        attempts = self._attempts.setdefault(name, Attempts())
+        if not attempts.may(now):
+            return
+        try:
+            step()
         except NothingYet:
             attempts.rest(now)
-        except WebhookRefused as error:
-            attempts.failed(now, f"the weekly report {what}: {error}")
+        except WebhookFailed as error:
+            attempts.failed(now, f"{name}: {error}")
+        except Stopped:
+            raise
         except Exception as error:  # noqa: BLE001 - a report must not end what runs beside it
-            _log.exception("the weekly report %s", what)
-            attempts.failed(now, f"the weekly report {what} ({type(error).__name__}, see the log)")
+            _log.exception("%s", name)
+            attempts.failed(now, f"{name} ({type(error).__name__}, see the log)")
         else:
-            attempts.passed()
+            self._attempts.pop(name, None)
 
-    def _make_due(self, now: datetime) -> None:
-        for week in self._due(now):
-            report = build(self._answers, week)
-            self._write(week, report)
-            self._marks.made(week, posted=self._settings.webhook is None)
-            self._summaries = {week: summary(report)}
-            _log.info("the report of %s is in %s", week.name, self._folder)
-            self._forget(week)
+    def _progress(self) -> Progress:
+        return report_progress.load(self._store, self._settings.zone)
 
-    def _due(self, now: datetime) -> list[Week]:
-        """Weeks that are over and not made, oldest first. The first time only the latest: what was
-        before the schedule was not missed. Weeks before the first fact have no report."""
-        zone = self._settings.zone
-        newest = last_full_week(now, zone)
+    def _keep(self, progress: Progress) -> None:
+        """Remember it; of what fails for months only the newest weeks are tried on."""
+        kept = progress.bounded(MOST_MADE_UP)
+        report_progress.save(self._store, kept)
+        for names, before, after in (
+            (_MADE, progress.to_make, kept.to_make), (_POSTED, progress.to_post, kept.to_post)
+        ):  # fmt: skip
+            for week in before[: len(before) - len(after)]:
+                _log.error("%s; it is given up", names.format(week.name))
+                self._attempts.pop(names.format(week.name), None)
+
+    def _plan(self, now: datetime) -> None:
+        """Put weeks that are over on the list. The first time only the latest: what was before the
+        schedule was not missed. Weeks before the first fact have no report."""
+        newest = last_full_week(now, self._settings.zone)
         if now < due_at(newest, self._settings):
             newest = newest.back(1)
-        made = self._marks.newest_made(zone)
-        missed = 1 if made is None else (newest.monday - made.monday).days // 7
+        progress = self._progress()
+        last = progress.newest
+        missed = 1 if last is None else (newest.monday - last.monday).days // 7
         if missed <= 0:
-            return []
-        weeks = [newest.back(back) for back in reversed(range(min(missed, MOST_MADE_UP)))]
+            return
         first = self._first_fact()
         if first is None or first >= newest.until:
             raise NothingYet
-        return [week for week in weeks if first < week.until]
+        weeks = (newest.back(back) for back in range(min(missed, MOST_MADE_UP)))
+        due = [week for week in weeks if first < week.until]
+        self._keep(progress.due(due, newest))
 
     def _first_fact(self) -> datetime | None:
         [state] = self._answers.ask("store_state", {}).to_pylist()
         moments = [state[column] for column in ("first_ts", "engine_first_ts") if state[column]]
         return min(moments).replace(tzinfo=UTC) if moments else None
 
+    def _make(self, week: Week) -> None:
+        report = build(self._answers, week)
+        self._write(week, report)
+        tell = self._settings.webhook is not None
+        if tell:
+            self._summaries[week] = summary(report)
+        self._keep(self._progress().made(week, tell=tell))
+        _log.info("the report of %s is in %s", week.name, self._folder)
+        self._forget()
+
     def _write(self, week: Week, report: WeekReport) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         for name in self._settings.formats:
             write_whole(self._folder / file_name(week, name), render(report, name))
 
-    def _forget(self, newest: Week) -> None:
+    def _forget(self) -> None:
         """Reports of weeks beyond those to keep, whatever their format; no other files."""
-        if self._settings.keep is None:
+        newest = self._progress().newest
+        if self._settings.keep is None or newest is None:
             return
         oldest = newest.back(self._settings.keep - 1).name
         for name in FORMATS:
@@ -189,72 +214,20 @@ class ReportSchedule:
                 if file.stem.removeprefix("cache-report-") < oldest:
                     file.unlink()
 
-    def _post_due(self) -> None:
+    def _post(self, week: Week) -> None:
+        """Tell the webhook; where there is none any more, or it refuses, the week is done with."""
         webhook = self._settings.webhook
-        if webhook is None:
-            return
-        for week in self._marks.unposted(self._settings.zone):
+        if webhook is not None:
             text = self._summaries.get(week) or summary(build(self._answers, week))
             self._summaries[week] = text
             files = [file_name(week, name) for name in self._settings.formats]
-            post(webhook.get_secret_value(), {"text": text, "week": week.name, "files": files})
-            self._marks.posted(week)
-
-
-class Marks:
-    """How far the schedule has come, as the store remembers it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def newest_made(self, zone: str) -> Week | None:
-        """The newest week whose files are written."""
-        return self._get("report_made", zone)
-
-    def made(self, week: Week, *, posted: bool) -> None:
-        """Its files are written; `posted` = nobody is to be told."""
-        if posted:
-            self.posted(week)
-        elif self._get("report_posted", week.zone) is None:
-            self.posted(week.back(1))  # the first one made is the first one told
-        self._store.set_meta("report_made", week.name)
-
-    def posted(self, week: Week) -> None:
-        """The webhook took it."""
-        self._store.set_meta("report_posted", week.name)
-
-    def unposted(self, zone: str) -> list[Week]:
-        """Weeks made and not posted, oldest first."""
-        made, posted = self.newest_made(zone), self._get("report_posted", zone)
-        if made is None or posted is None:
-            return []
-        count = max(0, (made.monday - posted.monday).days // 7)
-        return [made.back(back) for back in reversed(range(min(count, MOST_MADE_UP)))]
-
-    def _get(self, key: str, zone: str) -> Week | None:
-        cursor = self._store.cursor()
-        try:
-            row = cursor.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()
-        finally:
-            cursor.close()
-        return None if row is None else Week.parse(row[0], zone)
-
-
-class WebhookRefused(Exception):
-    """The webhook did not take a summary; the message names no address."""
-
-
-def post(webhook: str, message: Mapping[str, object]) -> None:
-    """Post a message; anything but a 2xx is WebhookRefused, redirects too."""
-    try:
-        answer = requests.post(
-            webhook, json=message, timeout=POST_TIMEOUT_SECONDS, allow_redirects=False
-        )
-    except (requests.RequestException, ValueError) as error:
-        # Its own text holds the address, which is a secret.
-        raise WebhookRefused(f"the webhook gives {type(error).__name__}") from None
-    if not 200 <= answer.status_code < 300:
-        raise WebhookRefused(f"the webhook answers {answer.status_code}")
+            message = {"text": chat_text(text), "week": week.name, "files": files}
+            try:
+                post(webhook.get_secret_value(), message)
+            except WebhookRefused as error:
+                _log.error("the report of %s is not posted: %s", week.name, error)
+        self._keep(self._progress().posted(week))
+        self._summaries.pop(week, None)
 
 
 def due_at(week: Week, settings: ReportSettings) -> datetime:

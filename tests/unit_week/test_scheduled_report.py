@@ -23,6 +23,7 @@ from exporter.server_settings import ServerSettings
 from exporter.store.store import Store
 from prefixscope import scheduled_report
 from prefixscope.report_settings import ReportSettings
+from prefixscope.report_webhook import chat_text
 from prefixscope.scheduled_report import ReportSchedule, ReportWorker, StoreAnswers, due_at
 from tests.loopback_answers import Answer, Server, answering
 
@@ -42,7 +43,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def store(opened: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store with one fact, long ago, and no memory of reports."""
     with opened.write() as cursor:
-        cursor.execute("DELETE FROM meta WHERE key LIKE 'report_%'")
+        cursor.execute("DELETE FROM meta WHERE key = 'scheduled_reports'")
         cursor.execute("DELETE FROM engine_samples")
     put_fact(opened, DUE - 20 * WEEK)
     monkeypatch.setattr(scheduled_report, "build", lambda _answers, week: week)
@@ -145,11 +146,17 @@ def test_weeks_before_the_first_fact_have_no_report(store: Store, tmp_path: Path
 
 
 def test_a_crash_between_file_and_webhook_is_made_good(
-    store: Store, tmp_path: Path, hook: Server
+    store: Store, tmp_path: Path, hook: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process that ended had written the files, and never came to post."""
-    first = schedule(store, tmp_path, webhook=webhook(hook))
-    first._make_due(DUE)
+
+    def ends(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduled_report, "post", ends)
+        with pytest.raises(KeyboardInterrupt):
+            schedule(store, tmp_path, webhook=webhook(hook)).run(DUE)
     assert (weeks_in(tmp_path), posted(hook)) == (["2026-W48"], [])
     schedule(store, tmp_path, webhook=webhook(hook)).run(DUE + timedelta(hours=1))
     assert posted(hook) == ["2026-W48"]
@@ -205,7 +212,7 @@ def test_a_failing_webhook_is_tried_again_more_and_more_seldom(
     assert tried == [1, 2, 2, 3, 3, 3, 3, 4]
     assert weeks_in(tmp_path) == ["2026-W48"]
     assert made.problems == [
-        f"the weekly report cannot be posted: {said}; again at 2026-11-30 06:15 UTC"
+        f"the report of 2026-W48 cannot be posted: {said}; again at 2026-11-30 06:15 UTC"
     ]
     assert said in caplog.text
     assert "secret-name" not in caplog.text + str(made.problems)
@@ -229,7 +236,7 @@ def test_nobody_listening_names_no_address(store: Store, tmp_path: Path) -> None
     made = schedule(store, tmp_path, webhook=address)
     made.run(DUE)
     [problem] = made.problems
-    assert problem.startswith("the weekly report cannot be posted: the webhook gives ConnectionErr")
+    assert problem.startswith("the report of 2026-W48 cannot be posted: the webhook gives Conn")
     assert address not in problem
 
 
@@ -263,7 +270,9 @@ def test_a_folder_that_cannot_be_written_is_said_and_tried_again(
     made = schedule(store, tmp_path / "in-the-way")
     made.run(DUE)
     [problem] = made.problems
-    assert problem.startswith("the weekly report cannot be made (FileExistsError, see the log); ")
+    assert problem.startswith(
+        "the report of 2026-W48 cannot be made (FileExistsError, see the log); "
+    )
     (tmp_path / "in-the-way").unlink()
     made.run(DUE + timedelta(minutes=1))
     assert (made.problems, weeks_in(tmp_path / "in-the-way")) == ([], ["2026-W48"])
@@ -279,6 +288,89 @@ def test_a_broken_report_ends_nothing(
     made = schedule(store, tmp_path)
     made.run(DUE)
     assert "(OutOfMemoryException, see the log)" in made.problems[0]
+
+
+def test_a_week_that_cannot_be_built_keeps_no_other_waiting(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried on, and made when it can be."""
+    schedule(store, tmp_path).run(DUE)
+    broken = "2026-W49"
+
+    def breaks(_answers: object, week: Week) -> Week:
+        if week.name == broken:
+            raise ValueError("poison")
+        return week
+
+    monkeypatch.setattr(scheduled_report, "build", breaks)
+    made = schedule(store, tmp_path)
+    made.run(DUE + 3 * WEEK)
+    assert weeks_in(tmp_path) == ["2026-W48", "2026-W50", "2026-W51"]
+    [problem] = made.problems
+    assert problem.startswith("the report of 2026-W49 cannot be made (ValueError, see the log)")
+    broken = ""
+    schedule(store, tmp_path).run(DUE + 4 * WEEK)
+    assert weeks_in(tmp_path) == [f"2026-W{number}" for number in range(48, 53)]
+
+
+def test_what_fails_for_months_is_given_up_and_said(
+    store: Store, tmp_path: Path, hook: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook.answers[HOOK] = Answer("", 500)
+    made = schedule(store, tmp_path, webhook=webhook(hook))
+    for week in range(12):
+        made.run(DUE + week * WEEK)
+    assert len(made.problems) == 8
+    assert "the report of 2026-W51 cannot be posted; it is given up" in caplog.text
+    assert "the report of 2026-W52 cannot be posted; it is given up" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 404, 413])
+def test_a_refused_message_is_not_sent_again_and_keeps_no_other_waiting(
+    store: Store, tmp_path: Path, hook: Server, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook.answers[HOOK] = Answer("", status)
+    made = schedule(store, tmp_path, webhook=webhook(hook))
+    made.run(DUE)
+    made.run(DUE + timedelta(hours=2))
+    assert posted(hook) == ["2026-W48"]
+    assert f"the report of 2026-W48 is not posted: the webhook answers {status}" in caplog.text
+    hook.answers[HOOK] = Answer("")
+    made.run(DUE + WEEK)
+    assert posted(hook) == ["2026-W48", "2026-W49"]
+
+
+@pytest.mark.parametrize("status", [408, 429, 503])
+def test_what_may_pass_is_tried_again_beside_the_next_week(
+    store: Store, tmp_path: Path, hook: Server, status: int
+) -> None:
+    hook.answers[HOOK] = Answer("", status)
+    made = schedule(store, tmp_path, webhook=webhook(hook))
+    made.run(DUE)
+    hook.answers[HOOK] = Answer("")
+    made.run(DUE + WEEK)
+    assert posted(hook) == ["2026-W48", "2026-W48", "2026-W49"]
+
+
+def test_names_in_the_text_call_nobody_and_hide_no_address() -> None:
+    told = chat_text("Down: <!channel> <https://evil.example|click> & @all")
+    assert told == (
+        "Down: &lt;!channel&gt; &lt;https://evil.example|click&gt; &amp; @\N{ZERO WIDTH SPACE}all"
+    )
+
+
+def test_the_text_stays_within_600_characters_in_whole_lines() -> None:
+    """Each < becomes four characters: the last line does not fit any more."""
+    text = "\n".join(["first", "<" * 100, "<" * 60])
+    assert chat_text(text) == "first\n" + "&lt;" * 100
+
+
+def test_the_webhook_hears_no_raw_names(
+    store: Store, tmp_path: Path, hook: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled_report, "summary", lambda _week: "Up: <!channel>")
+    schedule(store, tmp_path, webhook=webhook(hook)).run(DUE)
+    assert json.loads(hook.bodies[0])["text"] == "Up: &lt;!channel&gt;"
 
 
 def test_old_weeks_are_removed_and_nothing_else(store: Store, tmp_path: Path) -> None:
@@ -318,7 +410,7 @@ def test_the_report_itself_reaches_folder_and_webhook(
 ) -> None:
     """Nothing in place of anything: built from the store, rendered, told."""
     with opened.write() as cursor:
-        cursor.execute("DELETE FROM meta WHERE key LIKE 'report_%'")
+        cursor.execute("DELETE FROM meta WHERE key = 'scheduled_reports'")
     put_fact(opened, DUE - timedelta(days=3))
     made = schedule(opened, tmp_path, webhook=webhook(hook), formats=["html", "md", "json"])
     made.run(DUE)
