@@ -62,7 +62,7 @@ footer { margin-top: 28px; }
   .mark { font-size: 8pt; margin-top: 3pt; }
   .quiet, table, .missing, dd { font-size: 8.5pt; }
   .page-one { break-after: page; }
-  .figure, .chart, .missing, tr, li, dt { break-inside: avoid; }
+  .figure, .chart, .missing, table, tr, li, dt { break-inside: avoid; }
   dt { break-after: avoid; }
   thead { display: table-header-group; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
