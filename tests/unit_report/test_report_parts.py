@@ -1,10 +1,12 @@
-"""Whom the figures agree with: engine counters and providers' reports, from rows of questions."""
+"""What parts of a report make of the rows that questions answer: trust, headline, which week."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
+from dashboard.report import default_week
 from dashboard.report.asking import Asking
 from dashboard.report.figures import trust
 from dashboard.report.span import headline
@@ -97,3 +99,27 @@ def test_t78_a_provider_is_compared_on_the_utc_days_of_the_same_dates(zone: str)
         "2026-11-23T00:00:00+00:00",
         "2026-11-30T00:00:00+00:00",
     )
+
+
+def test_rows_that_do_not_report_have_no_ratio_and_say_why() -> None:
+    row = {"token_hit_ratio": None, "requests": 5, "prompt_tokens": 1200, "computed_tokens": 0}
+    made = headline(Asking(Told(hit_ratio=[row]), WEEK), "none")
+    assert (made.token_hit_ratio, made.cached_tokens, made.change_ratio) == (None, None, None)
+    assert made.sentence == (
+        "No token hit ratio in 2026-W48: 5 requests with 1,200 prompt tokens, and none says what "
+        "came from cache."
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "week"),
+    [("10-07 12:00", "2026-W41"), ("12-02 12:00", "2026-W48"), (None, "2026-W48")],
+)
+def test_without_a_week_it_is_the_latest_full_one_that_has_data(
+    last: str | None, week: str
+) -> None:
+    """Now is Wednesday of 2026-W49: the week under way is not over."""
+    state = [{"last_ts": at(last) if last else None, "level": 1}]
+    now = datetime(2026, 12, 2, 13, tzinfo=UTC)
+    assert default_week(Told(store_state=state), now, "UTC").name == week
+    assert default_week(Told(), now, "UTC").name == "2026-W48"
