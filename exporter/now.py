@@ -16,7 +16,8 @@ import jinja2
 from exporter.now_address import address, looking
 from exporter.now_chart import drawn
 from queries.on_call import words
-from queries.on_call.screen import Ask, Screen, look
+from queries.on_call.asking import Ask
+from queries.on_call.screen import Screen, look
 from queries.on_call.verdict import TONE_WORDS
 from queries.on_call.words import Rows
 

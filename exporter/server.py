@@ -130,6 +130,7 @@ class _Api:
         self._waiting_batches = 0
         self._span_sources = otlp.Sources()
         self._now = now.NowPage(self._ask_rows, services.version)
+        self._page_slot = anyio.CapacityLimiter(1)
 
     async def landing(self, _request: Request) -> Response:
         """Where is what: for whoever opens the address in a browser."""
@@ -171,7 +172,8 @@ class _Api:
                 return HTMLResponse(now.wrong_page(str(error)), 400, headers=PAGE_HEADERS)
             return HTMLResponse(html, headers=PAGE_HEADERS)
 
-        return await self._in_query_slot(page)
+        # One at a time: the rest would find its page made, and others keep their query slots.
+        return await run_sync(page, limiter=self._page_slot)
 
     async def queries(self, _request: Request) -> Response:
         """What can be asked, with parameters and columns."""

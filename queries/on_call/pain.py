@@ -54,6 +54,8 @@ class Pain:
         if self.hurts is None:
             return "Not known whether it hurts"
         trouble = " and ".join(measure.trouble for measure in self.measures if measure.bad)
+        if self.hurts and not trouble:
+            return "It hurts, by the judgement of the drop"
         if not self.hurts:
             return "It does not hurt: first tokens and prefill as usual"
         if self.dropped:
@@ -61,11 +63,17 @@ class Pain:
         return f"{trouble.capitalize()}, not because of a drop"
 
 
-def pain(row: Row, replicas: Rows, zone: ZoneInfo, *, dropped: bool) -> Pain:
-    """From the row of `pain` and the rows of `replicas`; it hurts as `peak_drop` means it."""
+def pain(
+    row: Row, replicas: Rows, zone: ZoneInfo, *, dropped: bool, judged: bool | None = None
+) -> Pain:
+    """From the row of `pain` and the rows of `replicas`. Of a drop `judged` says whether it hurts,
+    as `peak_drop` found, so that the verdict and this line never differ."""
     slow, busy = _ttft(row), _computed(row, zone)
     told = [measure.bad for measure in (slow, busy) if measure.bad is not None]
-    return Pain(any(told) if told else None, dropped, (slow, busy, _waiting(replicas)))
+    own = any(told) if told else None
+    return Pain(
+        judged if dropped and judged is not None else own, dropped, (slow, busy, _waiting(replicas))
+    )
 
 
 def _ttft(row: Row) -> Measure:

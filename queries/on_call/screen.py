@@ -5,12 +5,13 @@ one chart, three contributors, and what lies below.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from queries import source_words
+from queries.on_call.asking import WINDOW, Ask, Asking
 from queries.on_call.chart import LENGTH, STEP_SECONDS, Chart, chart, marks
 from queries.on_call.contributors import (
     ALL_DIMENSIONS,
@@ -20,20 +21,16 @@ from queries.on_call.contributors import (
     tells_apart,
 )
 from queries.on_call.expected import Expected, bands
+from queries.on_call.judged import all_models, judged_hours, leading, of_lead
 from queries.on_call.onset import Onset, onset
 from queries.on_call.pain import Pain, pain
 from queries.on_call.strip import STALE_AFTER, faults, log_is_silent, strip
 from queries.on_call.verdict import NO_DATA, TELEMETRY, Told, Tone, sentence, tone
 from queries.on_call.words import Quoted, Row, Rows, age, moment, number, plain
-from queries.registry import questions
 
-Ask = Callable[[str, Mapping[str, object]], Rows]
-
-WINDOW = timedelta(hours=1)
 # The alerts of a drop of the model itself: what the verdict says is not said once more below.
 DROP_ALERTS: dict[Tone, str] = {"page": "PrefixcachePeakHitDrop", "ticket": "PrefixcacheHitDrop"}
 FILTERS = ("model", "replica", "route", "template", "tenant")
-MOST_MODELS = 8
 
 
 @dataclass(frozen=True)
@@ -71,24 +68,6 @@ class Screen:
     told_by: str = ""
 
 
-@dataclass(frozen=True)
-class _Asking:
-    """Asks with the window and the filters a question knows."""
-
-    ask: Ask
-    until: datetime
-    zone: ZoneInfo
-    filters: Mapping[str, str]
-
-    def rows(self, name: str, length: timedelta = WINDOW, **params: object) -> Rows:
-        known = questions()[name].params
-        given: dict[str, object] = {
-            "since": self.until - length, "until": self.until, "zone": self.zone.key,
-            **self.filters,
-        }  # fmt: skip
-        return self.ask(name, {k: v for k, v in given.items() if k in known} | params)
-
-
 def look(
     ask: Ask, looking: Looking, clock: datetime, quoted: Quoted = plain, *, round_seconds: int = 1
 ) -> Screen:
@@ -103,9 +82,9 @@ def look(
     times = (clock, until)
     if state["level"] is None:
         return _nothing(looking, zone, state, times)
-    asking = _Asking(ask, until, zone, looking.filters)
-    judged = _judged(asking)
-    lead = _lead(judged, until)
+    asking = Asking(ask, until, zone, looking.filters)
+    judged = judged_hours(asking)
+    lead = leading(judged, until)
     replicas, alerts = asking.rows("replicas"), _alerts(asking, lead)
     screen = Screen(
         looking, zone, until, bool(state["demo"]), False,
@@ -113,11 +92,11 @@ def look(
                asked_of_engines=_asked_of_engines(asking, state, clock)),
         strip(state, replicas, lead, times, zone),
         "", tone(lead), lead, None,
-        models=_others(judged, lead, until), replicas=replicas,
+        models=all_models(judged, lead, until), replicas=replicas,
         memory=asking.rows("memory_split", by="replica"), alerts=alerts,
         told_by=source_words.summary(asking.rows("figure_sources"), quoted),
     )  # fmt: skip
-    return _told(screen, _of_lead(asking, judged, lead), judged, clock, quoted)
+    return _told(screen, of_lead(asking, judged, lead), judged, clock, quoted)
 
 
 def _end(state: Row, at: datetime | None, clock: datetime, round_seconds: int) -> datetime:
@@ -132,7 +111,7 @@ def _end(state: Row, at: datetime | None, clock: datetime, round_seconds: int) -
     return last.replace(microsecond=0) + timedelta(seconds=1)
 
 
-def _asked_of_engines(asking: _Asking, state: Row, clock: datetime) -> bool:
+def _asked_of_engines(asking: Asking, state: Row, clock: datetime) -> bool:
     """Whether engines counted prompts since the request log fell silent."""
     if not log_is_silent(state, clock) or state["engine_last_ts"] is None:
         return False
@@ -150,76 +129,7 @@ def _nothing(
     )
 
 
-def _judged(asking: _Asking) -> Rows:
-    """Every hour of the chart, judged; engines' own ratio without a judgement where no row is.
-
-    A replica has no history of its own in the log: it is judged by engine counters.
-    """
-    replica = asking.filters.get("replica")
-    if replica is None:
-        rows = asking.rows("peak_drop", LENGTH)
-    else:
-        rows = [
-            row
-            for row in asking.rows("peak_drop", LENGTH, by="replica")
-            if row["replica"] == replica
-        ]
-    return rows or _unjudged(asking)
-
-
-def _unjudged(asking: _Asking) -> Rows:
-    """The engines' ratio of the last hour in the shape of `peak_drop`."""
-    if any(name in asking.filters for name in ("route", "template", "tenant")):
-        return []
-    blank: dict[str, object] = dict.fromkeys(questions()["peak_drop"].columns)
-    return [
-        blank | {
-            "ts": asking.until - WINDOW, "basis": "engine", "method": "none", "history_weeks": 0,
-            **{name: row[name] for name in ("model", "reported_prompt_tokens", "token_hit_ratio")},
-        }
-        for row in asking.rows("engine_hit_ratio", by="model")
-        if row["token_hit_ratio"] is not None
-    ]  # fmt: skip
-
-
-def _last(judged: Rows, until: datetime) -> list[Row]:
-    return [row for row in judged if moment(row["ts"]) >= until - WINDOW]
-
-
-def _lead(judged: Rows, until: datetime) -> Row | None:
-    """The model to speak of: what pages, what dropped (most lost tokens), what is largest."""
-
-    def weight(row: Row) -> tuple[bool, bool, float, float]:
-        tokens, drop = number(row, "reported_prompt_tokens") or 0.0, number(row, "drop_ratio")
-        dropped = bool(row["is_drop"])
-        return row["severity"] == "page", dropped, dropped * (drop or 0.0) * tokens, tokens
-
-    return max(_last(judged, until), key=weight, default=None)
-
-
-def _others(judged: Rows, lead: Row | None, until: datetime) -> Rows:
-    """All models of the last hour where there are several, the one spoken of first."""
-    rows = _last(judged, until)
-    if len(rows) < 2:
-        return ()
-    rest = sorted(
-        (row for row in rows if row is not lead),
-        key=lambda row: (not row["is_drop"], -(number(row, "reported_prompt_tokens") or 0.0)),
-    )
-    return tuple(filter(None, [lead, *rest]))[:MOST_MODELS]
-
-
-def _of_lead(asking: _Asking, judged: Rows, lead: Row | None) -> _Asking:
-    """Further figures are the lead's own where there are several models.
-
-    A single one is not filtered for: gateways and engines may know it by other names.
-    """
-    if lead is None or len({row["model"] for row in judged}) < 2:
-        return asking
-    return replace(asking, filters={**asking.filters, "model": str(lead["model"])})
-
-
-def _alerts(asking: _Asking, lead: Row | None) -> Rows:
+def _alerts(asking: Asking, lead: Row | None) -> Rows:
     """What else fires or is about to, pages first; under filters only what they may concern."""
 
     def other(row: Row) -> bool:
@@ -233,7 +143,7 @@ def _alerts(asking: _Asking, lead: Row | None) -> Rows:
     return sorted(rows, key=lambda row: (row["state"] != "firing", row["severity"] != "page"))
 
 
-def _told(screen: Screen, asking: _Asking, judged: Rows, clock: datetime, quoted: Quoted) -> Screen:
+def _told(screen: Screen, asking: Asking, judged: Rows, clock: datetime, quoted: Quoted) -> Screen:
     """The screen with all that is asked about the model spoken of."""
     lead, zone = screen.lead, screen.zone
     engine = lead is not None and lead["basis"] == "engine"
@@ -256,14 +166,20 @@ def _told(screen: Screen, asking: _Asking, judged: Rows, clock: datetime, quoted
         said = f"Stale: the newest data is {age(old)} old. At that time: {said}"
     return replace(
         screen, verdict=said, onset=began, chart=drawn,
-        pain=pain(asking.rows("pain", window_seconds=3600)[0], screen.replicas, zone,
-                  dropped=screen.tone in ("page", "ticket")),
+        pain=_pain(asking, screen),
         contributors=_contributors(asking, lead, quoted), runbook=DROP_ALERTS.get(screen.tone),
     )  # fmt: skip
 
 
+def _pain(asking: Asking, screen: Screen) -> Pain:
+    [row] = asking.rows("pain", window_seconds=int(WINDOW.total_seconds()))
+    dropped = screen.tone in ("page", "ticket")
+    judged = None if screen.lead is None else screen.lead["hurts"]
+    return pain(row, screen.replicas, screen.zone, dropped=dropped, judged=judged)
+
+
 def _onset(
-    asking: _Asking, lead: Row | None, expected: Sequence[Expected], over_time: str
+    asking: Asking, lead: Row | None, expected: Sequence[Expected], over_time: str
 ) -> Onset | None:
     """Since when, to the minute; None without a drop."""
     if lead is None or not lead["is_drop"] or lead["class"] == TELEMETRY:
@@ -272,15 +188,13 @@ def _onset(
     return onset(asking.rows(over_time, LENGTH, step_seconds=60), expected, level)
 
 
-def _contributors(asking: _Asking, lead: Row | None, quoted: Quoted) -> Contributors:
+def _contributors(asking: Asking, lead: Row | None, quoted: Quoted) -> Contributors:
     """By the dimension that suits the class, else the first that tells values apart; by the former
     after all where none does."""
     if lead is None or not lead["is_drop"] or lead["basis"] == "engine":
         return Contributors()
-    week = timedelta(days=7)
-    before: dict[str, object] = {
-        "baseline_since": asking.until - WINDOW - week, "baseline_until": asking.until - week
-    }  # fmt: skip
+    ends = asking.week_before(asking.until)
+    before: dict[str, object] = {"baseline_since": ends - WINDOW, "baseline_until": ends}
     first = DIMENSIONS.get(str(lead["class"]), ALL_DIMENSIONS[0])
     split: dict[str, Rows] = {}
     for dimension in dict.fromkeys([first, *ALL_DIMENSIONS]):

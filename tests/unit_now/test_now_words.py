@@ -69,6 +69,16 @@ def test_trouble_without_a_drop_is_not_blamed_on_it() -> None:
     assert hurt(dropped=False).words == "Slow first tokens, not because of a drop"
 
 
+def test_of_a_drop_its_own_judgement_counts() -> None:
+    """Whoever was paged because it hurts must not read beneath that it does not."""
+    calm = PAIN | {"ttft_p90_seconds": 0.8}
+    judged = pain(calm, [], UTC_ZONE, dropped=True, judged=True)
+    assert (judged.hurts, judged.words) == (True, "It hurts, by the judgement of the drop")
+    assert pain(PAIN, [], UTC_ZONE, dropped=True, judged=False).hurts is False
+    assert pain(PAIN, [], UTC_ZONE, dropped=True, judged=None).hurts is True
+    assert pain(calm, [], UTC_ZONE, dropped=False, judged=True).hurts is False
+
+
 def test_unknown_is_said_as_unknown() -> None:
     nothing = dict.fromkeys(PAIN) | {"ttft_weeks": 0}
     found = hurt(nothing, waiting=(None,))
