@@ -134,7 +134,10 @@ class _Api:
 
     async def landing(self, _request: Request) -> Response:
         """Where is what: for whoever opens the address in a browser."""
-        links = "".join(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in LINKS)
+        # Relative: a reverse proxy may serve us below a path.
+        links = "".join(
+            f'<li><a href="{path.lstrip("/")}">{path}</a> {text}</li>' for path, text in LINKS
+        )
         return HTMLResponse(
             f"<!doctype html><title>prefixscope</title><h1>prefixscope "
             f"{escape(self._services.version)}</h1><ul>{links}</ul>",
