@@ -59,13 +59,20 @@ def _lost_tokens(course: Course, week: Week, slot: Slot, model: str, sums: Sums)
     if sums.prompt_tokens < LEAST_TOKENS:
         return 0.0
     earlier = list(_earlier(course, week, slot, model)) or list(_week(course, week, model))
-    coverage = [each.coverage for each in earlier if each.coverage is not None]
-    if coverage and (sums.coverage or 0.0) < median(coverage) - COVERAGE_FALL:
+    if _lost_telemetry(sums, earlier):
         return float(sums.prompt_tokens)
     ratios = [each.ratio for each in earlier if each.ratio is not None]
     if not ratios or sums.ratio is None or sums.reported_tokens < LEAST_TOKENS:
         return 0.0
     return (median(ratios) - sums.ratio) * sums.reported_tokens
+
+
+def _lost_telemetry(sums: Sums, earlier: Sequence[Sums]) -> bool:
+    """Does far less of what could be served say what was cached? Not if nothing could be."""
+    usual = [each.coverage for each in earlier if each.coverage is not None]
+    return bool(
+        usual and sums.coverage is not None and sums.coverage < median(usual) - COVERAGE_FALL
+    )
 
 
 def _earlier(course: Course, week: Week, slot: Slot, model: str) -> Iterator[Sums]:

@@ -103,6 +103,8 @@ def test_an_hour_that_lost_its_telemetry_is_judged() -> None:
     made = course((1, 5, "m", 100_000, 80_000), (0, 5, "m", 40_000, 36_000))
     made.by_model[WEEK.name, Slot(0, 5), "m"].prompt_tokens = 100_000
     assert spans(made) == [(5, 6)]
+    made.by_model[WEEK.name, Slot(0, 5), "m"] = Sums(100, 100_000, 100_000, 0, 0, 1)
+    assert spans(made) == [], "all of it was ineligible: nothing could report"
 
 
 def test_not_more_than_a_day_of_hours_in_four_spans_is_judged() -> None:
