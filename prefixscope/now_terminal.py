@@ -86,7 +86,7 @@ def _pain(console: Console, pain: Pain) -> None:
 def _chart(console: Console, chart: Chart) -> None:
     """Ratio over its band, the load beneath, letters where something happened."""
     _line(console, "\nSix hours: ● hit ratio, ░ expected, load beneath", "bold")
-    for line in chart_lines(chart):
+    for line in chart_lines(chart, console.width - len(_LEFT)):
         _line(console, line, "")
     for mark in chart.marks:
         _line(
@@ -95,10 +95,12 @@ def _chart(console: Console, chart: Chart) -> None:
     _line(console, f"{chart.words} Times: {chart.zone.key}.", "dim")
 
 
-def chart_lines(chart: Chart) -> list[str]:
-    """The chart as lines of at most 78 characters; every column is a step of five minutes."""
-    steps = list(zip(chart.times, chart.ratios, strict=True))[-MOST_COLUMNS:]
-    usual = [_expected(chart, index) for index in range(len(chart.times))][-MOST_COLUMNS:]
+def chart_lines(chart: Chart, room: int = MOST_COLUMNS) -> list[str]:
+    """The chart as lines; every column is a step of five minutes, the last where there is no room
+    for all."""
+    columns = max(min(room, MOST_COLUMNS), 1)
+    steps = list(zip(chart.times, chart.ratios, strict=True))[-columns:]
+    usual = [_expected(chart, index) for index in range(len(chart.times))][-columns:]
     lines = []
     for level in reversed(range(LEVELS)):
         label = _LABELS.get(level, _LEFT)
@@ -106,8 +108,8 @@ def chart_lines(chart: Chart) -> list[str]:
             _cell(level, ratio, expected) for (_, ratio), expected in zip(steps, usual, strict=True)
         )
         lines.append(f"{label}{''.join(cells)}".rstrip())
-    lines.append(f"{'load':>4}  {_load(chart.loads[-MOST_COLUMNS:])}".rstrip())
-    return [*lines, *_under(chart)]
+    lines.append(f"{'load':>4}  {_load(chart.loads[-columns:])}".rstrip())
+    return [*lines, *_under(chart, columns)]
 
 
 def _expected(chart: Chart, index: int) -> Expected | None:
@@ -138,18 +140,18 @@ def _load(loads: Sequence[float | None]) -> str:
     )
 
 
-def _under(chart: Chart) -> list[str]:
+def _under(chart: Chart, columns: int) -> list[str]:
     """Letters of the marks, then the hours."""
-    first = max(len(chart.times) - MOST_COLUMNS, 0)
-    letters, hours = [" "] * MOST_COLUMNS, [" "] * (MOST_COLUMNS + 5)
+    first = max(len(chart.times) - columns, 0)
+    letters, hours = [" "] * columns, [" "] * columns
     step = chart.times[1] - chart.times[0]
     for mark in chart.marks:
         place = (mark.at - chart.times[first]) // step
-        if 0 <= place < MOST_COLUMNS:
+        if 0 <= place < columns:
             letters[place] = mark.letter
     for place, at in enumerate(chart.times[first:]):
         local = at.astimezone(chart.zone)
-        if timedelta(minutes=local.minute) < step and local.hour % 2 == 0:
+        if timedelta(minutes=local.minute) < step and local.hour % 2 == 0 and place + 5 <= columns:
             hours[place : place + 5] = f"{local:%H:%M}"
     return [
         line for line in (_LEFT + "".join(letters).rstrip(), _LEFT + "".join(hours).rstrip())

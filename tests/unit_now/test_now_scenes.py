@@ -143,6 +143,9 @@ def test_the_terminal_draws_the_chart() -> None:
     assert "█" in by_label["load "[:5]]
     assert lines[-2].index("A") == 6 + 63
     assert "22:00" in lines[-1]
+    narrow = now_terminal.chart_lines(shown.chart, 30)
+    assert max(map(len, narrow)) == 36
+    assert narrow[6] == f"{'':27}{'●' * 9}"
 
 
 def test_other_alerts_are_listed_and_the_drop_itself_is_not_said_twice() -> None:
