@@ -91,7 +91,8 @@ def append_many(store: Store, batches: Iterator[LineBatch], stream: Stream) -> B
         return BatchResult()
     reshape = reshape_of(stream.log_format, store.key)
     feed = Feed(chain([first], batches), reshape, store.aside)
-    return _append(store, feed, stream)
+    with store.large_load():
+        return _append(store, feed, stream)
 
 
 def _append(
@@ -359,7 +360,7 @@ _TALLY = f"""
 
 _LOOK = f"""SELECT {identity.FACTS}, {eligibility.ANY_OFF},
     list_distinct([min(side), max(side)]), {decode.LOOKS_LIKE_DECODE}, {_TALLY}
-    FROM {identity.FRESH} b"""
+    FROM requests b WHERE batch = $batch"""
 _INSERT_STANDING = """INSERT INTO requests BY NAME SELECT
     * REPLACE ($batch::BIGINT AS batch, $arrived::TIMESTAMP AS arrived) FROM {reading}"""
 _INSERT_CAREFUL = """INSERT INTO requests BY NAME

@@ -40,6 +40,9 @@ class StoreSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     memory_limit: str = Field("192MB", description="DuckDB's memory limit")
+    threads: int = Field(
+        1, ge=1, description="threads one statement may use; a large load takes at least two"
+    )
     hot_days: int = Field(45, ge=1, description="days requests stay row by row")
     rollup_days: int = Field(800, ge=1, description="days roll-ups and engine samples stay")
     live_window_seconds: float = Field(
@@ -148,6 +151,17 @@ class Store:
         return self._statements[statement][0]
 
     @contextmanager
+    def large_load(self) -> Iterator[None]:
+        """A second thread while rows come by the hundred thousand. A small batch would only pay
+        for waking it, and every further one needs its own part of the memory limit."""
+        usual = self.settings.threads
+        self.cursor().execute(f"SET threads = {max(2, usual)}")
+        try:
+            yield
+        finally:
+            self.cursor().execute(f"SET threads = {usual}")
+
+    @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One transaction under the writer's lock: all of it, or nothing."""
         with self._writing:
@@ -240,6 +254,7 @@ def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnect
     spill = str(directory / "spill")
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": settings.memory_limit,
+        "threads": settings.threads,
         "temp_directory": spill,
         # Rows carry their batch and position; keeping their order would cost a thread.
         "preserve_insertion_order": False,

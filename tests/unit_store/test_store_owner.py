@@ -71,6 +71,23 @@ def test_t70_opening_twice_in_one_process_is_refused_in_words(
     again.close()
 
 
+@pytest.mark.parametrize(("chosen", "for_loads"), [(1, 2), (3, 3)])
+def test_a_large_load_takes_two_threads_and_leaves_one(
+    tmp_path: Path, chosen: int, for_loads: int
+) -> None:
+    """DuckDB's own default, one a core, needs more than the memory limit where cores are many."""
+    store = Store.open(tmp_path, StoreSettings(threads=chosen))
+
+    def threads() -> list[tuple[int]]:
+        return store.cursor().execute("SELECT current_setting('threads')").fetchall()
+
+    assert threads() == [(chosen,)]
+    with store.large_load():
+        assert threads() == [(for_loads,)]
+    assert threads() == [(chosen,)]
+    store.close()
+
+
 def test_write_is_all_or_nothing(store: Store) -> None:
     def stop_half_way() -> None:
         with store.write() as cursor:
