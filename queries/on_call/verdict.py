@@ -33,6 +33,8 @@ NO_CAUSE = "no cause found"
 # So much more KV in use than usual is worth a word, whatever the cause.
 PRESSURE_NOISE = 0.1
 PRESSURE_GREW = 0.05
+# A ratio of less of the traffic than this says little about the rest.
+LOW_COVERAGE = 0.5
 
 TONE_WORDS: dict[Tone, str] = {
     "page": "Drop that hurts",
@@ -79,9 +81,10 @@ def sentence(row: Row | None, told: Told) -> str:
         )
     if row["class"] == TELEMETRY:
         return _telemetry(row, told)
-    if row["is_drop"]:
-        return " ".join(filter(None, [_drop(row, told), *_causes(row, told)]))
-    return _unjudged(row) if row["is_drop"] is None else _no_drop(row, told)
+    if row["is_drop"] is None:
+        return _unjudged(row)
+    said = [_drop(row, told), *_causes(row, told)] if row["is_drop"] else [_no_drop(row, told)]
+    return " ".join(filter(None, [*said, _coverage(row)]))
 
 
 def _when(told: Told) -> str:
@@ -97,6 +100,14 @@ def _drop(row: Row, told: Told) -> str:
     return (
         f"Hit {_ratio(row)}, expected {_band(row)} {_for(row, told)}{_history(row)}{_since(told)}."
     )
+
+
+def _coverage(row: Row) -> str:
+    """Of how little the ratio speaks, where that is less than half."""
+    coverage = number(row, "coverage_ratio")
+    if coverage is None or coverage >= LOW_COVERAGE:
+        return ""
+    return f"Only {percent(coverage)} of the prompt tokens report a cached count."
 
 
 def _telemetry(row: Row, told: Told) -> str:
@@ -193,17 +204,17 @@ def _explained(row: Row, told: Told) -> str:
 def _unjudged(row: Row) -> str:
     """Why nothing can be judged: too little traffic, too little coverage, or no history."""
     tokens, coverage = number(row, "reported_prompt_tokens") or 0.0, number(row, "coverage_ratio")
-    least, covered = _limit("min_tokens"), _limit("min_coverage_ratio")
+    least = float(str(questions()["peak_drop"].params["min_tokens"].default))
     ratio = f"hit {_ratio(row)}"
-    if tokens < least:
+    if tokens < least and not (coverage is not None and coverage < LOW_COVERAGE):
         return (
             f"Too little traffic to judge: {whole(tokens)} reported prompt tokens in the hour, "
             f"{whole(least)} are needed; {ratio}."
         )
-    if coverage is not None and coverage < covered:
+    if coverage is not None and coverage < LOW_COVERAGE:
         return (
             f"Too little coverage to judge: {percent(coverage)} of the prompt tokens report a "
-            f"cached count, {percent(covered)} are needed; {ratio} of those."
+            f"cached count, {whole(tokens)} in the hour; {ratio} of those."
         )
     if row["method"] == "none":
         return (
@@ -211,9 +222,3 @@ def _unjudged(row: Row) -> str:
             "few hours at this load."
         )
     return f"Too few requests in the hour to judge; {ratio}."
-
-
-def _limit(name: str) -> float:
-    """The default of a parameter of `peak_drop`; 0 where it has none of that name."""
-    param = questions()["peak_drop"].params.get(name)
-    return float(str(param.default)) if param is not None else 0.0

@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from queries.on_call import verdict
 from queries.on_call.onset import Onset
 from queries.on_call.verdict import NO_CAUSE, Told, Tone, sentence, tone
 from queries.registry import questions
@@ -180,14 +179,22 @@ def test_too_little_traffic_says_how_much_is_needed() -> None:
     )
 
 
-def test_too_little_coverage_says_how_much_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = {"min_tokens": 20_000.0, "min_coverage_ratio": 0.5}
-    monkeypatch.setattr(verdict, "_limit", limits.__getitem__)
-    given = row(is_drop=None, coverage_ratio=0.31, severity=None, **{"class": None})
+@pytest.mark.parametrize("tokens", [9_000, 400_000])
+def test_too_little_coverage_is_named_before_too_little_traffic(tokens: int) -> None:
+    given = row(is_drop=None, coverage_ratio=0.31, reported_prompt_tokens=tokens, severity=None,
+                **{"class": None})  # fmt: skip
     assert said(given) == (
-        "Too little coverage to judge: 31 % of the prompt tokens report a cached count, 50 % are "
-        "needed; hit ratio 38 % of those."
+        "Too little coverage to judge: 31 % of the prompt tokens report a cached count, "
+        f"{tokens:,} in the hour; hit ratio 38 % of those."
     )
+
+
+def test_a_judgement_on_little_coverage_says_so() -> None:
+    assert said(row(coverage_ratio=0.31)).endswith(
+        "no cause found. Only 31 % of the prompt tokens report a cached count."
+    )
+    assert "Only" not in said(row(coverage_ratio=0.5))
+    assert "Only" not in said(row(coverage_ratio=None))
 
 
 def test_nothing_to_compare_with() -> None:
