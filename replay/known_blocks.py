@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from replay.timeline import NEVER, Timeline
 from replay.traffic import Flags, Names, Numbers, Small
@@ -47,21 +46,20 @@ def _first_places(names: Names) -> Small:
     """Where each name stands for the first time.
 
     Names are hashes, so their lower bits spread them over a table in which few share a slot: a
-    table with a place for each slot finds nearly all, and only what is in its way is looked up.
+    table with a place for each slot finds nearly all; what is in the way of others is scattered
+    anew and gets a table of its own.
     """
     slots = 1 << (2 * len(names) - 1).bit_length()
     slot = (names & np.uint64(slots - 1)).astype(np.int32)
-    places = np.arange(len(names), dtype=np.int32)
     table = np.empty(slots, np.int32)  # only slots that were written are read
-    table[slot[::-1]] = places[::-1]  # what is written last stays: the first of each slot
+    # What is written last stays: the first of each slot.
+    table[slot[::-1]] = np.arange(len(names) - 1, -1, -1, dtype=np.int32)
     first = table[slot]
+    del slot, table  # most of the memory there is at this point
     in_the_way = np.flatnonzero(names[first] != names)
     if len(in_the_way):
-        numbers = pa.array(names[in_the_way]).dictionary_encode()
-        own, count = numbers.indices.to_numpy(), len(numbers.dictionary)
-        firsts = np.empty(count, np.int32)
-        firsts[own[::-1]] = in_the_way[::-1]
-        first[in_the_way] = firsts[own]
+        others = _first_places(mixed(names[in_the_way]))
+        first[in_the_way] = in_the_way[others]
     return first
 
 
@@ -73,6 +71,17 @@ def paired(left: Small | Numbers, right: Small | Numbers, right_count: int) -> S
         small += right.astype(np.int32, copy=False)
         return small
     return left.astype(np.int64) * right_count + right
+
+
+def renumbered(blocks: Small, block_count: int) -> tuple[Small, int]:
+    """New numbers from 0 for these blocks, -1 for all others, and how many there are."""
+    wanted = np.zeros(block_count, np.bool_)
+    wanted[blocks] = True
+    numbers = np.cumsum(wanted, dtype=np.int32)
+    numbers -= 1
+    count = int(numbers[-1]) + 1 if block_count else 0
+    numbers[~wanted] = -1
+    return numbers, count
 
 
 class Firsts:
@@ -192,15 +201,11 @@ class Sightings:
             np.concatenate([self.since, others.since]),
         )
 
-    def of_blocks(self, blocks: Small, block_count: int) -> tuple["Sightings", Small, int]:
-        """Only those of these blocks; and the blocks by new numbers, as they have there."""
-        wanted = np.zeros(block_count, np.bool_)
-        wanted[blocks] = True
-        number = np.cumsum(wanted, dtype=np.int32)
-        number -= 1
-        kept = np.flatnonzero(wanted[self.block])
-        own = Sightings(number[self.block[kept]], self.stay[kept], self.since[kept])
-        return own, number[blocks], int(number[-1]) + 1
+    def of_blocks(self, numbers: Small) -> "Sightings":
+        """Only those of blocks that have a new number, by that."""
+        block = numbers[self.block]
+        kept = np.flatnonzero(block >= 0)
+        return Sightings(block[kept], self.stay[kept], self.since[kept])
 
     def firsts(self, timeline: Timeline, block_count: int) -> Firsts:
         """Since when each block is available during each stay; key: block × stays + stay."""

@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from replay.known_blocks import Blocks, Firsts, Sightings, Spans, paired
+from replay.known_blocks import Blocks, Firsts, Sightings, Spans, paired, renumbered
 from replay.timeline import NEVER, Timeline
 from replay.traffic import Flags, Numbers, Small
 
@@ -65,24 +65,30 @@ def ways(blocks: Blocks, timeline: Timeline, seen: Sightings, known: Known) -> F
         if flags is not None:
             found[flags] = way
     found[known.started] = Way.IN_FLIGHT
-    available = seen.with_others(known.extra)
     if timeline.is_serial and not len(known.extra.block):
         there = np.flatnonzero(known.started)  # nothing was ever under way
     else:
-        first = Firsts(available.block, available.since, blocks.count)
-        there = np.flatnonzero(first.of(blocks.block) <= blocks.owner)
+        there = np.flatnonzero(_available(blocks, seen) | _available(blocks, known.extra))
     block, owner = blocks.block[there], blocks.owner[there]
     if len(timeline.stay_replica) == 1 and not timeline.has_endings:
         found[there] = Way.SINCE
     elif len(there):
         # Most blocks are never met again: the tables are of those that are.
-        available, block, count = available.of_blocks(block, blocks.count)
-        found[there] = _nearest((block, owner), timeline, available, count)
+        numbers, count = renumbered(block, blocks.count)
+        available = seen.of_blocks(numbers).with_others(known.extra.of_blocks(numbers))
+        found[there] = _nearest((numbers[block], owner), timeline, available, count)
     if known.held is not None:
         replicas = len(timeline.replicas.gone)
         keys = blocks.block.astype(np.int64) * replicas + timeline.replica[blocks.owner]
         found[known.held.hold(keys, blocks.owner)] = Way.HELD
     return found
+
+
+def _available(blocks: Blocks, sightings: Sightings) -> Flags:
+    """Which blocks were available somewhere by the look-up."""
+    first = Firsts(sightings.block, sightings.since, blocks.count)
+    there: Flags = first.of(blocks.block) <= blocks.owner
+    return there
 
 
 def started_before(blocks: Blocks, kept: Flags) -> Flags:
