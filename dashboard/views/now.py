@@ -32,9 +32,10 @@ def body(answers: Answers) -> None:
 
 
 def _against(answers: Answers) -> str:
-    """What the tiles compare with; the verdict compares with the same hours and load."""
+    """What the tiles compare with, and what the verdict does."""
     words = page.comparison_words(answers)
-    return f"Changes are against {words}." if words else ""
+    changes = f" Changes are against {words}." if words else ""
+    return f"The verdict is on its last hour, against the same hours and load.{changes}"
 
 
 def _tiles(lead: Headline, delay: Ttft, prefill: Load, replicas: Rows) -> None:
