@@ -34,7 +34,7 @@ class Inputs:
 
     `blocks` is what KV-cache events tell; `bytes_per_token` what KV weighs, by model; `drops` how
     the last window was judged, `verdicts` what is judged more seldom; `external_url` where people
-    reach this exporter, '' if that is not known.
+    reach this exporter, '' if that is not known; `judged` when each of the two was last judged.
     """
 
     counters: Callable[[], Snapshot]
@@ -47,6 +47,7 @@ class Inputs:
     drops: Callable[[], Iterable[Drop]] = tuple
     verdicts: Callable[[], Verdicts] = lambda: NO_VERDICTS
     external_url: str = ""
+    judged: Callable[[], Mapping[str, datetime]] = dict
 
 
 class Collector:
@@ -85,6 +86,7 @@ class Collector:
         requests = page["prefixcache_requests_total"]
         prompt = page["prefixcache_prompt_tokens_total"]
         reported = page["prefixcache_reported_prompt_tokens_total"]
+        ineligible = page["prefixcache_ineligible_prompt_tokens_total"]
         cached = page["prefixcache_cached_tokens_total"]
         for key, row in counters.requests.items():
             labels = label_text(REQUEST, key)
@@ -92,6 +94,7 @@ class Collector:
                 requests.add(f'{labels},outcome="{outcome}"', getattr(row, f"{outcome}_requests"))
             prompt.add(labels, row.prompt_tokens)
             reported.add(labels, row.reported_prompt_tokens)
+            ineligible.add(labels, row.ineligible_prompt_tokens)
             tiers: dict[str, int] = {tier: getattr(row, f"cached_{tier}") for tier in TIERS}
             self._add_tiers(cached, labels, row.cached_tokens, tiers)
 
@@ -130,6 +133,9 @@ class Collector:
         versions = (self._inputs.version, platform.python_version())
         labels = label_text(("version", "python_version"), versions)
         page["prefixscope_build_info"].add(labels, 1)
+        for name, moment in self._inputs.judged().items():
+            judgement = label_text(("judgement",), (name,))
+            page["prefixscope_last_judged_timestamp_seconds"].add(judgement, moment.timestamp())
         if self._inputs.external_url:
             link = label_text(("url",), (self._inputs.external_url.rstrip("/"),))
             page["prefixscope_external_url_info"].add(link, 1)

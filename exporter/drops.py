@@ -163,6 +163,7 @@ class DropWatch:
         self._settings = settings
         self._drops: list[Drop] = []
         self._judged = 0.0
+        self._judged_at = datetime.now(UTC)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="drops", daemon=True)
 
@@ -180,6 +181,11 @@ class DropWatch:
         """Whether it is running."""
         return self._thread.is_alive()
 
+    @property
+    def judged_at(self) -> datetime:
+        """When it last judged without an error; when it was made before the first time."""
+        return self._judged_at
+
     def current(self) -> list[Drop]:
         """As last judged; none before the first minute is over, or once judging has failed."""
         return self._drops if time.monotonic() - self._judged < STALE_SECONDS else []
@@ -191,7 +197,7 @@ class DropWatch:
                 self._drops = keep_since(
                     self.current(), judge(self._store.cursor(), self._settings, until)
                 )
-                self._judged = time.monotonic()
+                self._judged, self._judged_at = time.monotonic(), datetime.now(UTC)
             except duckdb.Error:
                 _log.exception("drops could not be judged; trying again in a minute")
 

@@ -52,8 +52,16 @@ DEFINITIONS: tuple[Definition, ...] = (
         "counter",
         REQUEST,
         "Prompt tokens of requests whose cached tokens are known, ineligible ones left out: the "
-        "denominator of the token hit ratio. Divided by prompt tokens it is coverage. Source: "
-        f"prompt tokens of the usage in request logs. {_LIVE}",
+        "denominator of the token hit ratio. Divided by prompt tokens less ineligible ones it is "
+        f"coverage. Source: prompt tokens of the usage in request logs. {_LIVE}",
+    ),
+    Definition(
+        "prefixcache_ineligible_prompt_tokens_total",
+        "counter",
+        REQUEST,
+        "Prompt tokens of requests that no cache could serve, as known when the row arrived: "
+        "caching off, or a prompt below the provider's minimum. In no ratio and no coverage. "
+        f"Source: request logs. {_LIVE}",
     ),
     Definition(
         "prefixcache_cached_tokens_total",
@@ -235,6 +243,13 @@ DEFINITIONS: tuple[Definition, ...] = (
         "stale_reuse, critical and warning ones. Source: that question, every ten minutes.",
     ),
     # ---- about this exporter
+    Definition(
+        "prefixscope_last_judged_timestamp_seconds",
+        "gauge",
+        ("judgement",),
+        "When drops (every minute) and verdicts (offload and stale reuse, every ten minutes) were "
+        "last judged without an error, in Unix seconds; the exporter's start before that.",
+    ),
     Definition(
         "prefixscope_external_url_info",
         "info",

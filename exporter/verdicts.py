@@ -87,6 +87,7 @@ class VerdictWatch:
         self._store = store
         self._every_seconds = every_seconds
         self._verdicts = NO_VERDICTS
+        self._judged_at = datetime.now(UTC)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="verdicts", daemon=True)
 
@@ -104,6 +105,11 @@ class VerdictWatch:
         """Whether it is running."""
         return self._thread.is_alive()
 
+    @property
+    def judged_at(self) -> datetime:
+        """When it last judged without an error; when it was made before the first time."""
+        return self._judged_at
+
     def current(self) -> Verdicts:
         """As last judged; nothing before the first time, or once judging has failed."""
         return self._verdicts
@@ -112,6 +118,7 @@ class VerdictWatch:
         while not self._stopped.wait(self._every_seconds):
             try:
                 self._verdicts = judge(self._store.cursor(), datetime.now(UTC))
+                self._judged_at = datetime.now(UTC)
             except duckdb.Error:
                 self._verdicts = NO_VERDICTS
                 _log.exception("offload and stale reuse could not be judged; trying again")

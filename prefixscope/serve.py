@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import duckdb
@@ -77,6 +77,10 @@ class Judges:
 
     drops: DropWatch
     verdicts: VerdictWatch
+
+    def judged(self) -> dict[str, datetime]:
+        """When each last judged."""
+        return {"drops": self.drops.judged_at, "verdicts": self.verdicts.judged_at}
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,7 @@ def _services(
         drops=judges.drops.current,
         verdicts=judges.verdicts.current,
         external_url=external_url,
+        judged=judges.judged,
     )
 
     def not_ready() -> str | None:

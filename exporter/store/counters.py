@@ -24,6 +24,7 @@ class CounterRow:
     unknown_requests: int = 0
     prompt_tokens: int = 0
     reported_prompt_tokens: int = 0
+    ineligible_prompt_tokens: int = 0
     cached_tokens: int = 0
     cached_device: int = 0
     cached_host: int = 0

@@ -17,7 +17,7 @@ from exporter.store.counters import (
     LabelBounds,
     LiveCounters,
 )
-from exporter.store.rollup import REPORTED
+from exporter.store.rollup import INELIGIBLE, REPORTED
 
 LABELS = ("model", "route", "template", "tenant")
 
@@ -28,6 +28,7 @@ _SUMS = ", ".join(
      for name in COUNTER_COLUMNS if name.endswith("_requests")]
     + ["coalesce(sum(prompt_tokens), 0)::BIGINT"]
     + [f"coalesce(sum(prompt_tokens) FILTER ({REPORTED}), 0)::BIGINT"]
+    + [f"coalesce(sum(prompt_tokens) FILTER ({INELIGIBLE}), 0)::BIGINT"]
     + [f"coalesce(sum({name}) FILTER ({REPORTED}), 0)::BIGINT"
        for name in COUNTER_COLUMNS if name.startswith("cached_")]
 )  # fmt: skip

@@ -19,16 +19,16 @@ TTFT_BUCKET = f"floor(ln(ttft_seconds) / {math.log(BUCKET_RATIO)!r})::INTEGER"
 
 # SQL condition: prompt and cached tokens are known, and a cache could have served them.
 REPORTED = "prompt_tokens IS NOT NULL AND cached_tokens IS NOT NULL AND ineligible_reason IS NULL"
-_INELIGIBLE = "ineligible_reason IS NOT NULL"
+INELIGIBLE = "ineligible_reason IS NOT NULL"
 _COUNTS = {
     "requests": "count(*)",
     "reported_requests": f"count(*) FILTER ({REPORTED})",
-    "ineligible_requests": f"count(*) FILTER ({_INELIGIBLE})",
+    "ineligible_requests": f"count(*) FILTER ({INELIGIBLE})",
     "reuse_requests": f"count(*) FILTER ({REPORTED} AND cached_tokens > 0)",
     **{f"{outcome}_requests": f"count(*) FILTER (outcome = '{outcome}')" for outcome in OUTCOMES},
     "prompt_tokens": "coalesce(sum(prompt_tokens), 0)",
     "reported_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({REPORTED}), 0)",
-    "ineligible_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({_INELIGIBLE}), 0)",
+    "ineligible_prompt_tokens": f"coalesce(sum(prompt_tokens) FILTER ({INELIGIBLE}), 0)",
     "cached_tokens": f"coalesce(sum(cached_tokens) FILTER ({REPORTED}), 0)",
     # Without any row that names its tier this stays NULL: not known, and not none.
     **{f"cached_{tier}": f"sum(cached_{tier}) FILTER ({REPORTED})" for tier in TIERS},

@@ -177,8 +177,9 @@ UNION ALL FROM rejects_before;
 CREATE TABLE IF NOT EXISTS live_counters (
     model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR,
     miss_requests BIGINT, partial_requests BIGINT, hit_requests BIGINT, unknown_requests BIGINT,
-    prompt_tokens BIGINT, reported_prompt_tokens BIGINT, cached_tokens BIGINT,
-    cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT, cached_remote BIGINT
+    prompt_tokens BIGINT, reported_prompt_tokens BIGINT, ineligible_prompt_tokens BIGINT,
+    cached_tokens BIGINT, cached_device BIGINT, cached_host BIGINT, cached_disk BIGINT,
+    cached_remote BIGINT
 );
 CREATE TABLE IF NOT EXISTS live_ttft (
     model VARCHAR, route VARCHAR, outcome VARCHAR, bucket INTEGER, requests BIGINT, seconds DOUBLE

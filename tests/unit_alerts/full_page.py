@@ -41,12 +41,13 @@ def full_pages(folder: Path) -> list[bytes]:
                     {("tiny", "host"): 0}, {("tiny", "adapter"): 16, ("tiny", "unaccounted"): 16}
                 ),
                 external_url="https://cache.example.org",
+                judged=lambda: {"drops": NOW, "verdicts": NOW},
             )
         )
         pages = []
         for step in range(2):
             _put_requests(store, step)
-            engines.add([_sample(step)])
+            engines.add([_sample(step, replica) for replica in ("pod", "pod-2")])
             _put_events(events)
             pages.append(collector.render(openmetrics=False))
         return pages
@@ -78,7 +79,7 @@ def _put_requests(store: Store, step: int) -> None:
     store.fold_settled(5)
 
 
-def _sample(step: int) -> EngineSample:
+def _sample(step: int, replica: str) -> EngineSample:
     """What an engine's page told since the one before; the first is a baseline."""
     counted = {
         "since": NOW - timedelta(seconds=60), "reset": True, "prompt_tokens": PROMPT_TOKENS,
@@ -88,7 +89,7 @@ def _sample(step: int) -> EngineSample:
         "offload_seconds": {"store/host": 0.1, "load/host": 0.1},
     }  # fmt: skip
     return EngineSample.model_validate({
-        "target": "pod", "replica": "pod", "engine": "vllm", "model": "tiny", "block_size": 16,
+        "target": replica, "replica": replica, "engine": "vllm", "model": "tiny", "block_size": 16,
         "kv_running_tokens": 320, "kv_cached_tokens": 160, "kv_free_tokens": 520,
         "kv_capacity_tokens": 1000, "ts": NOW - timedelta(seconds=60 - 60 * step),
         **(counted if step else {}),

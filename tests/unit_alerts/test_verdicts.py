@@ -1,11 +1,15 @@
 """What /metrics says of offload and of stale reuse: as the questions judge, and nothing unknown."""
 
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from exporter import verdicts
 from exporter.metrics import Page
 from exporter.store.store import Store as StoredStore
 from exporter.verdicts import MOST_SERIES, Verdicts, VerdictWatch, add_verdicts, judge
@@ -21,9 +25,9 @@ def rows() -> Store:
     return Store()
 
 
-def shown(verdicts: Verdicts) -> dict[str, float]:
+def shown(told: Verdicts) -> dict[str, float]:
     page = Page()
-    add_verdicts(page, verdicts)
+    add_verdicts(page, told)
     return {
         f"{family.name}{{{labels}}}": value
         for family in page.families()
@@ -103,3 +107,30 @@ def test_the_watch_starts_tells_and_stops(stored: StoredStore) -> None:
     watch.stop()
     assert not watch.alive
     assert watch.current() == judge(stored.cursor(), datetime.now(UTC)) == Verdicts()
+
+
+def test_when_it_last_judged_is_told_and_a_failure_is_no_judgement(
+    stored: StoredStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+
+    def broken(*_: object) -> Verdicts:
+        failed.set()
+        raise duckdb.OutOfMemoryException("no room")
+
+    watch = VerdictWatch(stored, every_seconds=0.01)
+    made_at = watch.judged_at
+    monkeypatch.setattr(verdicts, "judge", broken)
+    watch.start()
+    assert failed.wait(60)
+    watch.stop()
+    assert watch.judged_at == made_at
+    monkeypatch.undo()
+    again = VerdictWatch(stored, every_seconds=0.01)
+    made_at = again.judged_at
+    again.start()
+    end = time.monotonic() + 60
+    while again.judged_at == made_at and time.monotonic() < end:
+        time.sleep(0.01)
+    again.stop()
+    assert again.judged_at > made_at

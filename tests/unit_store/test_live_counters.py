@@ -215,6 +215,8 @@ def expected(rows: list[dict[str, Any]]) -> dict[tuple[str, ...], CounterRow]:
         one = series.setdefault(key, CounterRow())
         setattr(one, name := f"{stored['outcome']}_requests", getattr(one, name) + 1)
         one.prompt_tokens += stored["prompt_tokens"]
+        if stored["ineligible_reason"] is not None:
+            one.ineligible_prompt_tokens += stored["prompt_tokens"]
         if stored["cached_tokens"] is None or stored["ineligible_reason"] is not None:
             continue
         one.reported_prompt_tokens += stored["prompt_tokens"]
