@@ -8,7 +8,7 @@ from replay.columns import Columns
 from replay.contents import prefix_names
 from replay.generated import proven
 from replay.known_blocks import Blocks, Sightings, Spans, numbered, within
-from replay.traffic import Flags, Names, Numbers
+from replay.traffic import Flags, Names, Numbers, Small
 from replay.ways import Known, Way, depths_of, started_before, ways
 
 
@@ -104,14 +104,13 @@ class _Sources:
         contents = self._columns.chains.contents
         return None if contents is None else self._named.renamed(contents)
 
-    def prompts(self) -> Sightings:
-        """What the prompts put into caches, once they were computed."""
-        units, timeline = self.units, self._timeline
-        block, owner = units.block, units.owner
-        if not self._columns.kept.all():
-            kept = self._columns.kept[owner]
-            block, owner = block[kept], owner[kept]
-        return Sightings(block, timeline.ready_stay[owner], timeline.ready_from[owner])
+    def prompts(self) -> tuple[Small, Small]:
+        """The blocks that prompts put into caches, and whose they were."""
+        block, owner = self.units.block, self.units.owner
+        if self._columns.kept.all():
+            return block, owner
+        kept = self._columns.kept[owner]
+        return block[kept], owner[kept]
 
     def _was_there(self) -> Sightings:
         """What was cached at a look-up was there already, wherever it came from."""

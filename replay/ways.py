@@ -55,10 +55,10 @@ class Known:
     held: Spans | None
 
 
-def ways(blocks: Blocks, timeline: Timeline, seen: Sightings, known: Known) -> Found:
+def ways(blocks: Blocks, timeline: Timeline, prompts: tuple[Small, Small], known: Known) -> Found:
     """The way in which each block was known to its request, of blocks by themselves.
 
-    `seen`: what requests put into caches.
+    `prompts`: the blocks that prompts put into caches, and whose they were.
     """
     found = np.full(len(blocks.block), Way.UNKNOWN, np.int8)
     for way, flags in ((Way.ANY_MODEL, known.any_model), (Way.ANY_SCOPE, known.any_scope)):
@@ -68,15 +68,19 @@ def ways(blocks: Blocks, timeline: Timeline, seen: Sightings, known: Known) -> F
     if timeline.is_serial and not len(known.extra.block):
         there = np.flatnonzero(known.started)  # nothing was ever under way
     else:
-        there = np.flatnonzero(_available(blocks, seen) | _available(blocks, known.extra))
+        since = timeline.ready_from[prompts[1]]
+        available = _available(blocks, prompts[0], since)
+        available |= _available(blocks, known.extra.block, known.extra.since)
+        there = np.flatnonzero(available)
     block, owner = blocks.block[there], blocks.owner[there]
     if len(timeline.stay_replica) == 1 and not timeline.has_endings:
         found[there] = Way.SINCE
     elif len(there):
         # Most blocks are never met again: the tables are of those that are.
         numbers, count = renumbered(block, blocks.count)
-        available = seen.of_blocks(numbers).with_others(known.extra.of_blocks(numbers))
-        found[there] = _nearest((numbers[block], owner), timeline, available, count)
+        sightings = _of_prompts(prompts, numbers, timeline)
+        sightings = sightings.with_others(known.extra.of_blocks(numbers))
+        found[there] = _nearest((numbers[block], owner), timeline, sightings, count)
     if known.held is not None:
         replicas = len(timeline.replicas.gone)
         keys = blocks.block.astype(np.int64) * replicas + timeline.replica[blocks.owner]
@@ -84,11 +88,18 @@ def ways(blocks: Blocks, timeline: Timeline, seen: Sightings, known: Known) -> F
     return found
 
 
-def _available(blocks: Blocks, sightings: Sightings) -> Flags:
-    """Which blocks were available somewhere by the look-up."""
-    first = Firsts(sightings.block, sightings.since, blocks.count)
-    there: Flags = first.of(blocks.block) <= blocks.owner
+def _available(blocks: Blocks, seen: Small, since: Small) -> Flags:
+    """Which blocks were available somewhere by the look-up: those seen, each since then."""
+    there: Flags = Firsts(seen, since, blocks.count).of(blocks.block) <= blocks.owner
     return there
+
+
+def _of_prompts(prompts: tuple[Small, Small], numbers: Small, timeline: Timeline) -> Sightings:
+    """When and where prompts made those blocks available that have a number."""
+    block = numbers[prompts[0]]
+    numbered = np.flatnonzero(block >= 0)
+    owner = prompts[1][numbered]
+    return Sightings(block[numbered], timeline.ready_stay[owner], timeline.ready_from[owner])
 
 
 def started_before(blocks: Blocks, kept: Flags) -> Flags:
