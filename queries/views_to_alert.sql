@@ -1,6 +1,7 @@
 -- The alerts of deploy/prometheus/prefixscope.rules.yml, asked of the store. Names, severities,
 -- summaries and thresholds are those of the rules (a test compares); where a rule waits (`for`), the
--- window here is longer by that. `asked_at` is when they are asked: nothing reads the clock.
+-- window here is longer by that, and so are least tokens. `asked_at` is when they are asked: nothing
+-- reads the clock.
 
 -- `holds_seconds` = window and wait of the rule. `threshold` is what its value is compared with.
 -- PrefixscopeExporterDown is not among them: whoever answers is up.
@@ -59,7 +60,7 @@ FROM (VALUES
         'An engine''s metric page does not answer'
     ),
     (
-        'PrefixscopeMetricMissing', 'ticket', 0, 1,
+        'PrefixscopeMetricMissing', 'ticket', 1800, 1,
         'A metric that an engine of this kind should serve is absent'
     ),
     (
@@ -97,49 +98,6 @@ FROM (
 WHERE share > 0 AND NOT caching_off
 GROUP BY ALL;
 
--- Drops, as peak_drop judges them, since the first of the hours without a break; a page is no ticket too.
-CREATE OR REPLACE MACRO alert_drops(
-    asked_at, window_seconds, zone, least_tokens, least_requests, wanted_model
-) AS TABLE
-WITH judged AS (
-    FROM judged_drops(
-        NULL::VARCHAR, asked_at - to_seconds(6 * window_seconds), asked_at, window_seconds, zone,
-        least_tokens, least_requests,
-        wanted_model, NULL::VARCHAR, NULL::VARCHAR, NULL::VARCHAR
-    )
-),
-
--- How many windows without a break were drops, back from the last, whose place is 0.
-lasting AS (
-    SELECT
-        basis, model,
-        coalesce(min(place) FILTER (is_drop IS NOT TRUE), max(place) + 1) AS places
-    FROM judged
-    GROUP BY ALL
-)
-
-SELECT
-    CASE WHEN severity = 'page' THEN 'PrefixcachePeakHitDrop' ELSE 'PrefixcacheHitDrop' END AS alert,
-    model, basis AS subject,
-    asked_at - to_seconds(places * window_seconds) AS since,
-    drop_ratio AS value,
-    concat(
-        'token hit ratio ',
-        coalesce(
-            percent_text(token_hit_ratio) || ' where ' || percent_text(expected_ratio)
-            || ' is expected',
-            'not known'
-        ),
-        CASE WHEN basis = 'engine' THEN ' (engine counters)' END,
-        '; class: ', class, coalesce(', ' || evidence, ''),
-        coalesce('; most lost by ' || contributor, ''),
-        CASE WHEN history_weeks < 4 THEN format('; {} weeks of history', history_weeks) END,
-        '.'
-    ) AS description
-FROM judged
-JOIN lasting USING (basis, model)
-WHERE place = 0 AND is_drop;
-
 -- A template that hits less than a third of what it did: at this hour in the median of four weeks, in
 -- which the lower of two hours counts; without a week of history the day before.
 CREATE OR REPLACE MACRO alert_collapses(asked_at) AS TABLE
@@ -152,7 +110,7 @@ WITH now AS (
         kept_as = 'row' AND ts < asked_at
         AND ts >= asked_at - alert_seconds('PrefixcacheTemplateHitCollapse')
     GROUP BY ALL
-    HAVING total(reported_prompt_tokens) > 20000
+    HAVING total(reported_prompt_tokens) > 30000
 ),
 
 before AS (
@@ -169,7 +127,7 @@ before AS (
         ON hour > asked_at - to_days(days) - INTERVAL 90 MINUTE
         AND hour <= asked_at - to_days(days) + INTERVAL 30 MINUTE
     GROUP BY ALL
-    HAVING total(reported_prompt_tokens) > 20000
+    HAVING total(reported_prompt_tokens) > 40000
 ),
 
 usual AS (
@@ -206,15 +164,16 @@ FROM alert_counted(asked_at - alert_seconds('PrefixcacheHitsFrozen'), asked_at) 
 JOIN alert_counted(
     asked_at - INTERVAL 1 DAY - alert_seconds('PrefixcacheHitsFrozen'), asked_at - INTERVAL 1 DAY
 ) AS before USING (model, replica)
-WHERE now.cached_tokens = 0 AND now.prompt_tokens > 50000 AND before.cached_tokens > 5000;
+-- The rule asks for 50,000 and 5,000 in 15 minutes.
+WHERE now.cached_tokens = 0 AND now.prompt_tokens > 66667 AND before.cached_tokens > 6667;
 
 -- Against the day before, its last hour left out.
 CREATE OR REPLACE MACRO alert_coverage(asked_at) AS TABLE
 WITH sides AS (
     SELECT
         model, route, ts >= asked_at - alert_seconds('PrefixcacheCoverageLost') AS is_now,
-        total(prompt_tokens) AS prompt_tokens,
-        ratio(total(reported_prompt_tokens), total(prompt_tokens)) AS coverage_ratio
+        total(prompt_tokens) - total(ineligible_prompt_tokens) AS eligible_tokens,
+        ratio(total(reported_prompt_tokens), eligible_tokens) AS coverage_ratio
     FROM traffic
     WHERE
         kept_as = 'row' AND ts < asked_at AND ts >= asked_at - INTERVAL 25 HOUR
@@ -226,13 +185,14 @@ SELECT
     'PrefixcacheCoverageLost' AS alert, model, route,
     asked_at - alert_seconds('PrefixcacheCoverageLost') AS since,
     now.coverage_ratio / before.coverage_ratio AS value,
-    percent_text(now.coverage_ratio) || ' of the prompt tokens carry a cached count, the day before '
+    percent_text(now.coverage_ratio)
+    || ' of the eligible prompt tokens carry a cached count, the day before '
     || percent_text(before.coverage_ratio)
     || '. Every ratio of it stands on fewer requests.' AS description
 FROM sides AS now
 JOIN sides AS before USING (model, route)
 WHERE
-    now.is_now AND NOT before.is_now AND now.prompt_tokens > 50000
+    now.is_now AND NOT before.is_now AND now.eligible_tokens > 66667
     AND now.coverage_ratio < alert_threshold('PrefixcacheCoverageLost') * before.coverage_ratio;
 
 -- Full and losing blocks; not where that was so at this hour of the day before or of a week before.
@@ -306,7 +266,7 @@ shares AS (
         ratio(total(wanted_blocks), total(evicted_blocks)) AS regret_ratio
     FROM told
     GROUP BY ALL
-    HAVING total(evicted_blocks) > 200
+    HAVING total(evicted_blocks) > CASE WHEN is_now THEN 300 ELSE 200 END
 )
 
 SELECT
@@ -338,7 +298,8 @@ SELECT
 FROM facts
 WHERE gain = 'none' OR (gain = 'gain' AND lost_seconds >= all_gained);
 
--- Compared with all replicas of the model at the same time; not where its cache was just lost.
+-- Compared with the model's other replicas at the same time; not where its cache was just lost. Its
+-- own tokens are left out of what it is compared with, else the busiest could never be found.
 CREATE OR REPLACE MACRO alert_outliers(asked_at) AS TABLE
 WITH counted AS (
     FROM alert_counted(asked_at - alert_seconds('PrefixcacheReplicaOutlier'), asked_at)
@@ -348,7 +309,9 @@ rated AS (
     SELECT
         *,
         counter_ratio(cached_tokens, prompt_tokens) AS hit_ratio,
-        sum(cached_tokens) OVER model_replicas / sum(prompt_tokens) OVER model_replicas AS model_ratio
+        sum(prompt_tokens) OVER model_replicas - prompt_tokens AS others_tokens,
+        ratio(sum(cached_tokens) OVER model_replicas - cached_tokens, others_tokens)
+            AS others_ratio
     FROM counted
     WHERE prompt_tokens > 0
     WINDOW model_replicas AS (PARTITION BY model)
@@ -357,13 +320,13 @@ rated AS (
 SELECT
     'PrefixcacheReplicaOutlier' AS alert, model, replica,
     asked_at - alert_seconds('PrefixcacheReplicaOutlier') AS since,
-    hit_ratio / model_ratio AS value,
-    'token hit ratio ' || percent_text(hit_ratio) || ', all replicas of the model '
-    || percent_text(model_ratio) || '.' AS description
+    hit_ratio / others_ratio AS value,
+    'token hit ratio ' || percent_text(hit_ratio) || ', the other replicas of the model '
+    || percent_text(others_ratio) || '.' AS description
 FROM rated
 WHERE
-    prompt_tokens > 50000 AND model_ratio > 0.1
-    AND hit_ratio < alert_threshold('PrefixcacheReplicaOutlier') * model_ratio
+    prompt_tokens > 75000 AND others_tokens > 75000 AND others_ratio > 0.1
+    AND hit_ratio < alert_threshold('PrefixcacheReplicaOutlier') * others_ratio
     AND replica NOT IN (
         SELECT replica FROM engine_own
         WHERE reset AND ts > asked_at - INTERVAL 1 HOUR AND ts <= asked_at
@@ -420,11 +383,21 @@ FROM (
 )
 WHERE resets >= alert_threshold('PrefixcacheResetStorm');
 
--- What the last scrapes said; nothing of a time long before or after them.
+-- What the last scrapes said; nothing of a time long before or after them. A metric is missing since
+-- the process that serves the page began, as far as a day of pages tells.
 CREATE OR REPLACE MACRO alert_targets(asked_at) AS TABLE
 WITH scraped AS (
     SELECT * FROM targets
     WHERE last_attempt > asked_at - INTERVAL 15 MINUTE AND last_attempt <= asked_at + INTERVAL 1 MINUTE
+),
+
+pages AS (
+    SELECT
+        target,
+        coalesce(max(ts) FILTER (reset), min(coalesce(since, ts))) AS began
+    FROM engine_samples
+    WHERE ts > asked_at - INTERVAL 1 DAY AND ts <= asked_at
+    GROUP BY ALL
 )
 
 SELECT
@@ -436,12 +409,15 @@ FROM scraped
 WHERE up = false
 UNION ALL
 SELECT
-    'PrefixscopeMetricMissing', concat(target, ' ', metric), last_attempt, 1::DOUBLE,
+    'PrefixscopeMetricMissing', concat(target, ' ', metric), coalesce(began, last_attempt), 1::DOUBLE,
     target || ' has no ' || metric || ': figures from it are unknown, not 0.'
 FROM (SELECT target, last_attempt, up, unnest(missing_metrics) AS metric FROM scraped)
+LEFT JOIN pages USING (target)
 WHERE up;
 
--- Engines compute and no row comes; or rows come too late to be counted while few come in time.
+-- No row comes though engines compute, or, where no engine is known, though many came at this hour of
+-- the day before (and of the week before, as far as that is known); or rows come too late to be counted
+-- while few come in time.
 CREATE OR REPLACE MACRO alert_lag(asked_at) AS TABLE
 WITH arrivals AS (
     SELECT
@@ -460,36 +436,62 @@ WITH arrivals AS (
     )
 ),
 
-newest AS (SELECT max(arrived) AS arrived FROM requests WHERE arrived <= asked_at),
+newest AS (
+    SELECT max(arrived) AS arrived, epoch(asked_at - max(arrived)) AS lag_seconds
+    FROM requests
+    WHERE arrived <= asked_at
+),
+
+usual AS (
+    SELECT
+        total(CASE WHEN ts >= asked_at - INTERVAL 25 HOUR THEN prompt_tokens END) AS day_tokens,
+        total(CASE
+            WHEN ts >= asked_at - INTERVAL 169 HOUR AND ts < asked_at - INTERVAL 7 DAY
+                THEN prompt_tokens
+        END) AS week_tokens,
+        coalesce(bool_or(ts < asked_at - INTERVAL 7 DAY), false) AS week_is_known
+    FROM traffic
+    WHERE
+        answers(kept_as, NULL, NULL)
+        AND ts >= asked_at - INTERVAL 9 DAY AND ts < asked_at - INTERVAL 1 DAY
+),
 
 computed AS (
     SELECT sum(prompt_tokens) AS prompt_tokens
     FROM alert_counted(asked_at - INTERVAL 15 MINUTE, asked_at)
+),
+
+silence AS (
+    SELECT
+        arrived, lag_seconds,
+        CASE
+            WHEN computed.prompt_tokens > 50000 AND lag_seconds < 86400
+                THEN 'and engines computed meanwhile.'
+            WHEN
+                computed.prompt_tokens IS NULL AND day_tokens > 50000
+                AND NOT (week_is_known AND week_tokens <= 50000)
+                THEN 'and at this hour of the day before there were ' || said_count(day_tokens)
+                    || ' prompt tokens.'
+        END AS sign
+    FROM newest, computed, usual
+    WHERE lag_seconds > alert_threshold('PrefixscopeLagging')
 )
 
 SELECT
-    'PrefixscopeLagging' AS alert,
-    newest.arrived AS since,
-    epoch(asked_at - newest.arrived) AS value,
-    CASE
-        WHEN epoch(asked_at - newest.arrived) > alert_threshold('PrefixscopeLagging') THEN format(
-            'no request row arrived for {} minutes, and engines computed meanwhile.',
-            (epoch(asked_at - newest.arrived) / 60)::BIGINT
-        )
-        ELSE
-            said_count(late_tokens) || ' prompt tokens of half an hour came more than 10 minutes'
-            || ' late, ' || said_count(punctual_tokens) || ' in time.'
-    END AS description
-FROM arrivals, newest, computed
+    'PrefixscopeLagging' AS alert, arrived AS since, lag_seconds AS value,
+    format('no request row arrived for {} minutes, {}', (lag_seconds / 60)::BIGINT, sign)
+        AS description
+FROM silence
+WHERE sign IS NOT NULL
+UNION ALL
+SELECT
+    'PrefixscopeLagging', asked_at - INTERVAL 30 MINUTE, lag_seconds,
+    said_count(late_tokens) || ' prompt tokens of half an hour came more than 10 minutes late, '
+    || said_count(punctual_tokens) || ' in time.'
+FROM arrivals, newest
 WHERE
-    (
-        epoch(asked_at - newest.arrived) > alert_threshold('PrefixscopeLagging')
-        AND computed.prompt_tokens > 50000
-    )
-    OR (
-        late_tokens > punctual_tokens AND usual_tokens > 50000
-        AND punctual_tokens < 0.5 * usual_tokens
-    );
+    late_tokens > punctual_tokens AND usual_tokens > 50000 AND punctual_tokens < 0.5 * usual_tokens
+    AND NOT EXISTS (FROM silence WHERE sign IS NOT NULL);
 
 CREATE OR REPLACE MACRO alert_rejects(asked_at) AS TABLE
 WITH came AS (
@@ -511,7 +513,7 @@ SELECT
     source || ': ' || percent_text(value) || ' of its rows could not be read.' AS description
 FROM (SELECT source, sum(accepted) AS accepted, sum(rejected) AS rejected FROM came GROUP BY source)
 WHERE
-    accepted + rejected > 20 AND rejected > alert_threshold('PrefixscopeRejecting') * (accepted + rejected);
+    accepted + rejected > 40 AND rejected > alert_threshold('PrefixscopeRejecting') * (accepted + rejected);
 
 -- Names of the last day that got no series of their own and were not there the day before.
 CREATE OR REPLACE MACRO alert_folded(asked_at) AS TABLE

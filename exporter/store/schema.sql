@@ -189,6 +189,14 @@ CREATE TABLE IF NOT EXISTS label_values (
     label VARCHAR, value VARCHAR, since TIMESTAMP, PRIMARY KEY (label, value)
 );
 
+-- Drops that last, as last judged (exporter.drops): since when, so that a restart does not forget it.
+-- '' is a name that was not given or is not what the drop is about.
+CREATE TABLE IF NOT EXISTS open_drops (
+    basis VARCHAR NOT NULL, model VARCHAR NOT NULL, route VARCHAR NOT NULL,
+    template VARCHAR NOT NULL, tenant VARCHAR NOT NULL,
+    since TIMESTAMP NOT NULL, judged TIMESTAMP NOT NULL
+);
+
 -- What models cost, in USD per million tokens, as far as it is known: a model without a price has
 -- no row. `provider` is NULL where rows name none. NULL in a price = not known. Prompts of more
 -- than `tier_tokens` have other prices, which are not kept. `served_here`: an engine of the user's

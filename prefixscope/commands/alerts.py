@@ -21,7 +21,7 @@ from queries.times import parse_time
 
 FIRING_STATUS = 3
 STATE_NAME = "alerts-told.json"
-PARTS = ("rest", "stale")
+PARTS = ("rest", "route", "template", "tenant", "stale")
 _ABOUT = ("model", "route", "template", "tenant", "replica", "subject")
 
 

@@ -4,7 +4,7 @@ Figures are those of the rules: a window with 60,000 prompt tokens is above the 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib import resources
 from typing import Any
@@ -14,12 +14,15 @@ import pytest
 import yaml
 
 from queries import registry
+from queries.on_call.screen import Looking, look
 from tests.running import ROOT
 from tests.unit_alerts.hours import MONDAY, RATIOS, put_counted, put_hour, put_page, put_request
 
 NOW = MONDAY + timedelta(hours=1)
 DAY, WEEK = timedelta(days=1), timedelta(weeks=1)
 RULES = ROOT / "deploy" / "prometheus" / "prefixscope.rules.yml"
+# Whoever answers this question is up, and judges.
+NOT_ASKED = {"PrefixscopeExporterDown", "PrefixscopeNotJudging"}
 Ask = Callable[..., list[dict[str, Any]]]
 Told = Callable[[str], list[dict[str, Any]]]
 
@@ -83,8 +86,7 @@ def rules() -> dict[str, dict[str, Any]]:
 
 def test_names_severities_and_summaries_are_those_of_the_rules(ask: Ask) -> None:
     asked = {row["alert"]: row for row in ask(all=1)}
-    # Whoever answers this question is up.
-    ruled = {name: rule for name, rule in rules().items() if name != "PrefixscopeExporterDown"}
+    ruled = {name: rule for name, rule in rules().items() if name not in NOT_ASKED}
     assert set(asked) == set(ruled)
     for name, rule in ruled.items():
         assert asked[name]["severity"] == rule["labels"]["severity"]
@@ -113,19 +115,39 @@ def test_what_is_there_and_silent_is_inactive(ask: Ask, cursor: duckdb.DuckDBPyC
     assert states["PrefixcacheHitsFrozen"] == "unknown", "no page was read"
 
 
+def dropped(
+    cursor: duckdb.DuckDBPyConnection, until: datetime, dimension: str | None = None
+) -> list[dict[str, Any]]:
+    """Drops of models, or of values of a dimension."""
+    found = cursor.sql(
+        "FROM alert_drops(CAST(? AS VARCHAR), CAST(? AS TIMESTAMP), 3600, 'UTC', 20000, 30, NULL)",
+        params=[dimension, naive(until)],
+    )
+    return registry.rows(found.to_arrow_table())
+
+
+def first_token(basis: str, seconds: float) -> dict[str, object]:
+    """Ten requests in six scrapes an hour, all within a bucket that ends there; or each row's."""
+    if basis == "log":
+        return {"ttft_seconds": float(seconds)}
+    return {"ttft_buckets": {float(seconds): 10, float("inf"): 10}}
+
+
 @pytest.mark.parametrize("basis", ["log", "engine"])
 def test_a_drop_fires_since_it_began_and_names_its_class(
     ask: Ask, cursor: duckdb.DuckDBPyConnection, basis: str
 ) -> None:
-    """At 9 and 10 o'clock the ratio is 0.1 where it was 0.8: computed are 90,000 tokens an hour."""
+    """At 9 and 10 o'clock the ratio is 0.1 where it was 0.8, and the first token takes longer. The
+    first row comes a minute after the hour."""
     put = put_hour if basis == "log" else put_counted
     for hours in (0, 1):
         for week, ratio in enumerate(RATIOS, 1):
-            put(cursor, MONDAY - week * WEEK - timedelta(hours=hours), ratio)
-        put(cursor, MONDAY - timedelta(hours=hours), 0.1)
+            begin = MONDAY - week * WEEK - timedelta(hours=hours)
+            put(cursor, begin, ratio, **first_token(basis, 1))
+        put(cursor, MONDAY - timedelta(hours=hours), 0.1, **first_token(basis, 4))
     row = one(ask(), "PrefixcachePeakHitDrop")
     assert (row["state"], row["model"], row["subject"]) == ("firing", "m", basis)
-    assert row["since"] == "2026-11-30T09:00:00Z"
+    assert row["since"] == f"2026-11-30T09:0{int(basis == 'log')}:00Z"
     assert row["value"] == pytest.approx(0.7)
     shown = "10 % where 80 % is expected"
     mark = " (engine counters)" if basis == "engine" else ""
@@ -133,6 +155,92 @@ def test_a_drop_fires_since_it_began_and_names_its_class(
         f"token hit ratio {shown}{mark}; class: reuse stopped, {shown}"
     )
     assert "PrefixcacheHitDrop" not in [other["alert"] for other in ask()]
+
+
+def test_a_drop_says_how_little_history_it_stands_on(cursor: duckdb.DuckDBPyConnection) -> None:
+    for week, ratio in enumerate(RATIOS[:2], 1):
+        for day in (0, 1):
+            put_hour(cursor, MONDAY - week * WEEK - day * DAY, ratio)
+    put_hour(cursor, MONDAY, 0.1)
+    [row] = dropped(cursor, NOW)
+    assert row["description"] == (
+        "token hit ratio 10 % where 80 % is expected; class: reuse stopped, 10 % where 80 % is"
+        " expected; most lost by t; 2 weeks of history."
+    )
+
+
+def test_a_drop_of_a_template_within_a_model_that_does_not_drop(
+    ask: Ask, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    """80,000 of 2,080,000 tokens at 0.05 for 0.8: three points of the model, all of one template."""
+    for week, ratio in enumerate(RATIOS, 1):
+        put_hour(cursor, MONDAY - week * WEEK, ratio, 2_000_000, template="big")
+        put_hour(cursor, MONDAY - week * WEEK, 0.8, 80_000, template="small")
+    put_hour(cursor, MONDAY, 0.8, 2_000_000, template="big")
+    put_hour(cursor, MONDAY, 0.05, 80_000, template="small")
+    assert dropped(cursor, NOW) == []
+    found = registry.rows(registry.run(cursor, "alerts", {"until": NOW, "part": "template"}))
+    assert [(row["alert"], row["template"], row["route"], row["tenant"]) for row in found] == [
+        ("PrefixcacheHitDrop", "small", None, None)
+    ]
+
+
+def by_the_minute(cursor: duckdb.DuckDBPyConnection, ratios: Sequence[float]) -> None:
+    """Four weeks at 0.8 in the four hours before NOW; then these ratios, a minute each, up to it."""
+    begin = NOW - timedelta(minutes=len(ratios))
+    for week, ratio in enumerate(RATIOS, 1):
+        for hours in range(1, 5):
+            put_hour(cursor, NOW - week * WEEK - timedelta(hours=hours), ratio)
+    for minute, ratio in enumerate(ratios):
+        put_request(cursor, begin + timedelta(minutes=minute), 2_000, round(2_000 * ratio))
+
+
+def seen_on_call(cursor: duckdb.DuckDBPyConnection) -> str:
+    """Since when the on-call screen says that it lasts."""
+
+    def answer(name: str, params: Mapping[str, object]) -> list[dict[str, Any]]:
+        if name in ("alerts", "explain"):
+            return []
+        return registry.rows(registry.run(cursor, name, params))
+
+    began = look(answer, Looking(at=NOW), NOW).onset
+    assert began is not None
+    return began.at.isoformat().replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize(
+    ("ratios", "since"),
+    [
+        ([0.8] * 200 + [0.0] * 20, "2026-11-30T10:40:00Z"),
+        (
+            [0.8] * 100 + [0.2] + [0.8] * 19 + [0.2] * 50 + [0.8] + [0.2] * 49,
+            "2026-11-30T09:20:00Z",
+        ),
+    ],
+    ids=["twenty minutes", "a good minute within, a bad one before"],
+)
+def test_a_drop_began_when_it_did_and_as_on_call(
+    cursor: duckdb.DuckDBPyConnection, ratios: Sequence[float], since: str
+) -> None:
+    """Not when the hour did in which it was found."""
+    by_the_minute(cursor, ratios)
+    [row] = dropped(cursor, NOW)
+    assert row["since"] == since == seen_on_call(cursor)
+
+
+@pytest.mark.parametrize(("minutes", "known"), [(1, True), (6, False)])
+def test_a_drop_lasts_since_the_exporter_first_saw_it(
+    cursor: duckdb.DuckDBPyConnection, minutes: int, known: bool
+) -> None:
+    by_the_minute(cursor, [0.8] * 200 + [0.0] * 20)
+    first = NOW - 3 * DAY
+    cursor.execute(
+        "INSERT INTO open_drops VALUES ('log', 'm', '', '', '', $since, $judged),"
+        " ('log', 'm', '', 't', '', TIMESTAMP '2026-01-01', $judged)",
+        {"since": naive(first), "judged": naive(NOW - timedelta(minutes=minutes))},
+    )
+    [row] = dropped(cursor, NOW)
+    assert row["since"] == ("2026-11-27T11:00:00Z" if known else "2026-11-30T10:40:00Z")
 
 
 def test_a_drop_that_does_not_hurt_is_the_ticket(
@@ -188,6 +296,29 @@ def test_coverage_is_lost_below_half_of_the_day_before(
     )
 
 
+def test_t3_tokens_that_no_cache_could_serve_are_no_lost_coverage(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    """80,000 eligible tokens all carry a count; 200,000 more never could."""
+    put_hour(cursor, MONDAY - timedelta(hours=5), 0.5, route="a")
+    for place in range(20):
+        ts = NOW - timedelta(seconds=10 * place + 10)
+        put_request(cursor, ts, 4_000, 2_000, route="a")
+        put_request(cursor, ts, 10_000, None, route="a", ineligible_reason="response cache")
+    assert told("coverage") == []
+
+
+@pytest.mark.parametrize(("tokens", "fires"), [(700, True), (600, False)])
+def test_least_tokens_grow_with_the_window(
+    told: Told, cursor: duckdb.DuckDBPyConnection, tokens: int, fires: bool
+) -> None:
+    """The rule asks for 50,000 in half an hour: 60,000 in 40 minutes may be fewer, 70,000 not."""
+    put_hour(cursor, MONDAY - timedelta(hours=5), 0.5, route="a")
+    for place in range(100):
+        put_request(cursor, NOW - timedelta(seconds=10 * place + 10), tokens, None, route="a")
+    assert bool(told("coverage")) is fires
+
+
 def full(cursor: duckdb.DuckDBPyConnection, begin: datetime, usage_ratio: float) -> None:
     """An hour of six scrapes at that usage, with evictions in the last."""
     put_counted(
@@ -233,14 +364,32 @@ def test_few_evictions_are_not_regretted(told: Told, cursor: duckdb.DuckDBPyConn
 
 
 def test_one_replica_far_below_the_others(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:
-    """0.1 where all three together have (0.8 + 0.8 + 0.1) / 3 = 0.567."""
+    """0.1 where the two others have 0.8."""
     for name, ratio in (("r1", 0.8), ("r2", 0.8), ("r3", 0.1)):
         put_counted(cursor, MONDAY, ratio, 120_000, replica=name)
     row = one(told("outliers"), "PrefixcacheReplicaOutlier")
     assert row["replica"] == "r3"
-    assert row["value"] == pytest.approx(0.1 / (1.7 / 3), abs=1e-3)
+    assert row["value"] == pytest.approx(0.1 / 0.8, abs=1e-3)
     put_page(cursor, MONDAY + timedelta(minutes=20), 0.1, replica="r3", reset=True)
     assert "PrefixcacheReplicaOutlier" not in [row["alert"] for row in told("outliers")]
+
+
+def test_the_busiest_replica_can_be_the_outlier(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    """Nine tenths of the traffic at 0.1 pull the mean of all down to 0.17, those of others not."""
+    put_counted(cursor, MONDAY, 0.1, 1_080_000, replica="busy")
+    put_counted(cursor, MONDAY, 0.8, 120_000, replica="idle")
+    row = one(told("outliers"), "PrefixcacheReplicaOutlier")
+    assert (row["replica"], row["value"]) == ("busy", pytest.approx(0.125, abs=1e-3))
+
+
+def test_a_replica_beside_one_without_traffic_is_no_outlier(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    put_counted(cursor, MONDAY, 0.1, 1_080_000, replica="busy")
+    put_counted(cursor, MONDAY, 0.8, 96_000, replica="idle")
+    assert told("outliers") == []
 
 
 def test_a_template_that_collapses(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -272,6 +421,7 @@ def test_t13_targets_that_do_not_answer_or_miss_a_metric(
         ("gone", False, NOW - timedelta(minutes=6), []),
         ("away", False, NOW - timedelta(minutes=2), []),
         ("renamed", True, NOW, ["vllm:prefix_cache_hits"]),
+        ("restarted", True, NOW, ["vllm:prefix_cache_hits"]),
         ("fine", True, NOW, []),
     ]
     for target, up, success, missing in rows:
@@ -280,9 +430,13 @@ def test_t13_targets_that_do_not_answer_or_miss_a_metric(
             " VALUES (?, ?, ?, ?, ?)",
             [target, up, naive(NOW), naive(success), missing],
         )
+    put_page(cursor, NOW - timedelta(hours=3), 0.1, target="renamed")
+    put_page(cursor, NOW - timedelta(hours=3), 0.1, target="restarted")
+    put_page(cursor, NOW - timedelta(minutes=40), 0.1, target="restarted", reset=True)
     assert [(row["alert"], row["state"], row["subject"]) for row in ask()] == [
         ("PrefixscopeMetricMissing", "firing", "renamed vllm:prefix_cache_hits"),
         ("PrefixscopeTargetDown", "firing", "gone"),
+        ("PrefixscopeMetricMissing", "pending", "restarted vllm:prefix_cache_hits"),
         ("PrefixscopeTargetDown", "pending", "away"),
     ]
     assert ask(until=NOW + DAY) == [], "of a day later they say nothing"
@@ -296,6 +450,56 @@ def test_rows_that_do_not_come_while_engines_compute(
     put_request(cursor, NOW - timedelta(minutes=minutes), 1_000, 500)
     found = [row["value"] for row in told("lag") if row["alert"] == "PrefixscopeLagging"]
     assert found == ([minutes * 60] if fires else [])
+
+
+def logged(cursor: duckdb.DuckDBPyConnection, until: datetime, tokens: int) -> None:
+    """So many prompt tokens in the hour before."""
+    put_request(cursor, until - timedelta(minutes=30), tokens, 0)
+
+
+@pytest.mark.parametrize(
+    ("day_before", "week_before", "earlier", "fires"),
+    [
+        (60_000, None, False, True),
+        (50_000, None, False, False),
+        (60_000, 60_000, True, True),
+        (60_000, 40_000, True, False),
+        (60_000, None, True, False),
+    ],
+    ids=["busy yesterday", "quiet", "busy always", "quieter a week ago", "idle a week ago"],
+)
+def test_t13_a_log_that_stops_where_no_engine_is_scraped(
+    told: Told, cursor: duckdb.DuckDBPyConnection,
+    day_before: int, week_before: int | None, earlier: bool, fires: bool,
+) -> None:  # fmt: skip
+    logged(cursor, NOW - DAY, day_before)
+    if week_before is not None:
+        logged(cursor, NOW - WEEK, week_before)
+    if earlier:
+        logged(cursor, NOW - WEEK - timedelta(hours=6), 10)
+    logged(cursor, NOW - timedelta(hours=2), 60_000)
+    found = [row["description"] for row in told("lag")]
+    text = "no request row arrived for 150 minutes, and at this hour of the day before there were"
+    assert found == ([f"{text} 60,000 prompt tokens."] if fires else [])
+
+
+def test_a_log_that_was_given_up_a_day_ago_is_not_missed(
+    told: Told, cursor: duckdb.DuckDBPyConnection
+) -> None:
+    """As in the rule; engines that go on computing do not tell of it for ever."""
+    put_counted(cursor, MONDAY, 0.5, 240_000)
+    logged(cursor, NOW - timedelta(hours=25), 60_000)
+    assert told("lag") == []
+
+
+def test_rows_are_first_waited_for(ask: Ask, cursor: duckdb.DuckDBPyConnection) -> None:
+    """The rule waits 15 minutes beyond its 15."""
+    put_counted(cursor, MONDAY, 0.5, 240_000)
+    put_request(cursor, NOW - timedelta(minutes=20), 1_000, 500)
+    assert one(ask(), "PrefixscopeLagging")["state"] == "pending"
+    later = NOW + timedelta(minutes=11)
+    put_counted(cursor, NOW, 0.5, 240_000)
+    assert one(ask(until=later), "PrefixscopeLagging")["state"] == "firing"
 
 
 def test_rows_that_come_late(told: Told, cursor: duckdb.DuckDBPyConnection) -> None:

@@ -11,7 +11,7 @@ from queries.header import Question, parse_question
 
 NAMES = sorted(registry.questions())
 PAGE = Path(__file__).parents[2] / "docs" / "definitions.md"
-DIMENSIONS = {"by": "model", "dimension": "model"}
+DIMENSIONS = {"by": "model", "dimension": "model", "until": "2026-12-31T00:00:00Z"}
 GIVEN = {
     "since": "2026-01-01T00:00:00Z", "until": "2026-12-31T00:00:00Z", "step_seconds": 60,
     "baseline_since": "2026-01-01T00:00:00Z", "baseline_until": "2026-06-01T00:00:00Z",
