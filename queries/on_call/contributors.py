@@ -51,6 +51,31 @@ def contributors(dimension: str, rows: Rows, against: str, quoted: Quoted) -> Co
     return Contributors(parts, sum(_change(row) for row in known), against)
 
 
+def replica_contributors(rows: Rows, quoted: Quoted) -> Contributors:
+    """The replicas that lost most against what is expected of each, of rows of `peak_drop`."""
+    known = [row for row in rows if number(row, "drop_ratio") is not None]
+    tokens = sum(_tokens(row) for row in known)
+    if not tokens:
+        return Contributors()
+    parts = [
+        Contributor(
+            "replica", str(row["replica"]), quoted(row["replica"]),
+            -(number(row, "drop_ratio") or 0.0) * _tokens(row) / tokens,
+            f"its ratio {percent(number(row, 'token_hit_ratio'))}, "
+            f"expected {percent(number(row, 'expected_ratio'))}",
+        )
+        for row in known
+    ]  # fmt: skip
+    lost = sorted(parts, key=lambda part: part.change_ratio)[:MOST]
+    change = sum(part.change_ratio for part in parts)
+    shown = tuple(part for part in lost if part.change_ratio <= -LEAST_RATIO)
+    return Contributors(shown, change, "what is expected of each replica")
+
+
+def _tokens(row: Row) -> float:
+    return number(row, "reported_prompt_tokens") or 0.0
+
+
 def tells_apart(dimension: str, rows: Rows) -> bool:
     """Whether there is more than one value to tell apart."""
     return len({row[dimension] for row in rows}) > 1

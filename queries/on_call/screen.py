@@ -18,6 +18,7 @@ from queries.on_call.contributors import (
     DIMENSIONS,
     Contributors,
     contributors,
+    replica_contributors,
     tells_apart,
 )
 from queries.on_call.expected import Expected, bands
@@ -190,9 +191,11 @@ def _onset(
 
 def _contributors(asking: Asking, lead: Row | None, quoted: Quoted) -> Contributors:
     """By the dimension that suits the class, else the first that tells values apart; by the former
-    after all where none does."""
-    if lead is None or not lead["is_drop"] or lead["basis"] == "engine":
+    after all where none does. Engines' own counters know replicas only."""
+    if lead is None or not lead["is_drop"]:
         return Contributors()
+    if lead["basis"] == "engine":
+        return replica_contributors(asking.rows("peak_drop", by="replica"), quoted)
     ends = asking.week_before(asking.until)
     before: dict[str, object] = {"baseline_since": ends - WINDOW, "baseline_until": ends}
     first = DIMENSIONS.get(str(lead["class"]), ALL_DIMENSIONS[0])

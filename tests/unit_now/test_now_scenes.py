@@ -171,6 +171,23 @@ def test_demo_data_is_labelled() -> None:
     assert "Demo data" not in page(screen("healthy"))
 
 
+def test_by_engine_counters_the_replica_that_fell_is_the_contributor() -> None:
+    made = SCENES["engine-only"]()
+    made.connection.execute(
+        "UPDATE engine_samples SET cached_tokens = 1500 WHERE replica = 'b' AND since >= ?",
+        [CLOCK.replace(tzinfo=None) - timedelta(hours=1)],
+    )
+    shown = look(made.ask, Looking(), CLOCK)
+    assert shown.lead is not None
+    assert shown.lead["is_drop"]
+    # Half of the tokens fell from 0.72 to 0.10, and nothing else moved.
+    [part] = shown.contributors.parts
+    assert (part.dimension, part.value) == ("replica", "b")
+    assert part.change_ratio == pytest.approx((0.10 - 0.72) / 2)
+    assert shown.contributors.change_ratio == pytest.approx((0.10 - 0.72) / 2)
+    assert "its ratio 10 %, expected 72 %" in page(shown)
+
+
 def test_hours_are_told_in_the_zone_of_the_settings() -> None:
     made = SCENES["engine-only"]()
     made.connection.execute("INSERT INTO meta VALUES ('zone', 'Asia/Kolkata')")

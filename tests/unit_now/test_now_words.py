@@ -7,7 +7,7 @@ import pytest
 
 from queries.on_call import words
 from queries.on_call.chart import Chart, chart, marks
-from queries.on_call.contributors import contributors
+from queries.on_call.contributors import contributors, replica_contributors
 from queries.on_call.expected import Expected
 from queries.on_call.pain import Pain, pain
 from queries.on_call.strip import faults, strip
@@ -241,6 +241,25 @@ def test_nothing_lost_or_nothing_to_compare_names_nobody() -> None:
     assert contributors("template", [part("a", None)], "x", words.plain).parts == ()
     gone = contributors("template", [part("gone", -0.1, seen="vanished")], "x", words.plain)
     assert gone.parts[0].why == "gone: was 40 % of the traffic at 72 %"
+
+
+def test_replicas_are_told_by_what_each_lost_against_its_own_expectation() -> None:
+    def judged(replica: str, tokens: int, drop: float | None, now: float | None) -> Row:
+        return {"replica": replica, "reported_prompt_tokens": tokens, "drop_ratio": drop,
+                "token_hit_ratio": now, "expected_ratio": 0.8}  # fmt: skip
+
+    rows = [
+        judged("r2", 100, -0.02, 0.82),
+        judged("r1", 300, 0.5, 0.3),
+        judged("r3", 50, None, None),
+    ]
+    found = replica_contributors(rows, words.plain)
+    assert [(p.dimension, p.value, p.why) for p in found.parts] == [
+        ("replica", "r1", "its ratio 30 %, expected 80 %")
+    ]
+    assert found.parts[0].change_ratio == pytest.approx(-0.5 * 300 / 400)
+    assert found.change_ratio == pytest.approx((-0.5 * 300 + 0.02 * 100) / 400)
+    assert replica_contributors([judged("r1", 300, None, None)], words.plain).parts == ()
 
 
 def test_marks_are_in_order_once_each_and_only_of_the_chart() -> None:
