@@ -140,6 +140,10 @@ def test_a_store_answers_with_the_rows_it_has(cli: Cli, tmp_path: Path) -> None:
     causes = {name: tokens for name, tokens in found["causes"].items() if tokens}
     # 48 new; 48 that were there; then 16 of 32 there, and 16 that only b computed.
     assert causes == {"new": 48, "evicted": 64, "routed": 16, "rounding": 3}
+    hours = answer(cli, "--store", tmp_path / "store", "--by", "hour")["groups"]
+    assert [(hour["hour"], hour["prompt_tokens"]) for hour in hours] == [
+        ("2026-03-02T12:00:00Z", 147)
+    ]
     later = answer(cli, "--store", tmp_path / "store", "--since", "2026-03-02T12:00:03Z")
     assert later["causes"]["routed"] == 32
 
