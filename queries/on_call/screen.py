@@ -140,8 +140,14 @@ def _alerts(asking: Asking, lead: Row | None) -> Rows:
         whole = all(row[name] is None for name in FILTERS if name != "model")
         return not (own and whole and row["alert"] in DROP_ALERTS.values())
 
-    rows = [row for row in asking.rows("alerts") if other(row)]
+    stale = asking.rows("alerts", part="stale", until=_tens(asking.until))
+    rows = [row for row in (*asking.rows("alerts"), *stale) if other(row)]
     return sorted(rows, key=lambda row: (row["state"] != "firing", row["severity"] != "page"))
+
+
+def _tens(until: datetime) -> datetime:
+    """The ten minutes begun before: of an hour of reuse they tell no less, and are asked once."""
+    return until.replace(minute=until.minute // 10 * 10, second=0)
 
 
 def _told(screen: Screen, asking: Asking, judged: Rows, clock: datetime, quoted: Quoted) -> Screen:

@@ -164,6 +164,25 @@ def test_other_alerts_are_listed_and_the_drop_itself_is_not_said_twice() -> None
     ]  # fmt: skip
 
 
+def test_reuse_of_stale_kv_is_among_the_alerts() -> None:
+    made = SCENES["healthy"]()
+    [rule] = [row for row in made.ask_all("alerts", {"until": CLOCK, "part": "stale", "all": 1})
+              if row["alert"] == "PrefixcacheStaleReuse"]  # fmt: skip
+    asked: list[object] = []
+
+    def ask(name: str, params: Mapping[str, object]) -> Rows:
+        if name != "alerts" or params.get("part") != "stale":
+            return made.ask(name, params)
+        asked.append(params["until"])
+        return [{**rule, "state": "firing", "since": "2026-11-29T02:00:00Z", "model": "llama"}]
+
+    shown = look(ask, Looking(), CLOCK)
+    # Shared by all who ask within ten minutes.
+    assert asked == [CLOCK.replace(minute=0)]
+    assert [row["alert"] for row in shown.alerts] == ["PrefixcacheStaleReuse"]
+    assert "PrefixcacheStaleReuse" in page(shown)
+
+
 def test_demo_data_is_labelled() -> None:
     shown = replace(screen("healthy"), demo=True)
     assert "Demo data" in page(shown)
