@@ -169,13 +169,24 @@ def _heard(recordings: list[Path], store: Store, say: Callable[[str], None]) -> 
     return events.told()
 
 
-def _explained(table: pa.Table, assumed: Assumed, heard: Heard, by: str | None) -> Waterfall:
-    keys = set(table["hash_key_id"].to_pylist())
-    if heard.stays is not None and heard.key_id not in keys:
+def _check_events(table: pa.Table, heard: Heard) -> None:
+    """Refuse events that tell of other blocks or other replicas than the rows do."""
+    if heard.key_id not in set(table["hash_key_id"].to_pylist()):
         raise PrefixscopeError(
             "the events cannot be compared with these rows: their blocks were named with another "
             "key; use the log that has token ids, or leave the events out"
         )
+    named = set(table["replica"].to_pylist()) - {""}
+    if named and not named & set(heard.replicas):
+        raise PrefixscopeError(
+            f"the events tell of {', '.join(heard.replicas)} and the rows of "
+            f"{', '.join(sorted(named))}: put each recording into a folder named as its replica"
+        )
+
+
+def _explained(table: pa.Table, assumed: Assumed, heard: Heard, by: str | None) -> Waterfall:
+    if heard.stays is not None:
+        _check_events(table, heard)
     if len(table) and table["block_hashes"].null_count == len(table):
         raise PrefixscopeError(f"no row has a chain, so no cause can be told; {_REMEDY}")
     return waterfall(table, assumed, heard, by)

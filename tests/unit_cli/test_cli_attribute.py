@@ -229,6 +229,20 @@ def test_token_ids_of_a_log_become_names_and_reach_no_disk(tmp_path: Path) -> No
 
 
 @needs_captures
+def test_events_of_other_replicas_or_keys_are_refused(cli: Cli, tmp_path: Path) -> None:
+    events = VLLM / "main" / "kv-events.decoded.jsonl"
+    log, tapped = tmp_path / "log.jsonl", tmp_path / "tapped.jsonl"
+    first = json.loads((VLLM / "main" / "requests.jsonl").read_text().splitlines()[0])
+    log.write_text(json.dumps(first | {"replica": "pod-7"}) + "\n")
+    tapped.write_bytes(ndjson([row(1, [1, 2])]))
+    other = cli("attribute", log, events)
+    assert (other.status, "tell of main and the rows of pod-7" in other.err) == (1, True)
+    assert "folder named as its replica" in other.err
+    assert "another key" in cli("attribute", tapped, events).err
+    assert "events alone" in cli("attribute", events).err
+
+
+@needs_captures
 def test_nothing_shown_holds_token_ids(cli: Cli, tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     lines = (VLLM / "main" / "kv-events.decoded.jsonl").read_bytes().splitlines()
