@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from exporter.metrics import DROP, Page
 from exporter.metrics_text import label_text
+from exporter.open_drops import Labels, began, keep, kept
 from exporter.store.store import Store
 from queries import registry
 
@@ -54,14 +55,14 @@ class DropSettings(BaseModel):
 class Drop:
     """One model, or one value of a dimension that dropped. `severity` None = no drop."""
 
-    labels: tuple[str, str, str, str, str]  # basis, model, route, template, tenant
+    labels: Labels
     drop_ratio: float | None  # None: no count is known, or the cache was not asked
     kind: str | None
     severity: str | None
     expected_ratio: float | None = None
     actual_ratio: float | None = None
     contributor: str = ""  # the template that lost most, '' where none did
-    since: datetime | None = None  # start of the first window judged a drop without a break
+    since: datetime | None = None  # start of the window judged, until keep_since knows better
 
 
 def judge(cursor: duckdb.DuckDBPyConnection, settings: DropSettings, until: datetime) -> list[Drop]:
@@ -80,7 +81,9 @@ def judge(cursor: duckdb.DuckDBPyConnection, settings: DropSettings, until: date
         return found[:MOST_SERIES]
     for by in DIMENSIONS:
         rows = registry.rows(registry.run(cursor, "peak_drop", {**params, "by": by}))
-        found += [_drop(row, {by: str(row[by])}) for row in _largest(rows) if row["is_drop"]]
+        # What gave no name is told of as the model.
+        dropped = [row for row in _largest(rows) if row["is_drop"] and row[by]]
+        found += [_drop(row, {by: str(row[by])}) for row in dropped]
     return found[:MOST_SERIES]
 
 
@@ -118,14 +121,22 @@ def _instant(value: object) -> datetime | None:
     return datetime.fromisoformat(value) if isinstance(value, str) else None
 
 
-def keep_since(before: Iterable[Drop], now: Iterable[Drop]) -> list[Drop]:
+def keep_since(
+    store: Store, settings: DropSettings, until: datetime, drops: Iterable[Drop]
+) -> list[Drop]:
     """These drops, each since when it has been one: another class, or a page that becomes a
-    ticket, is the same drop."""
-    began = {drop.labels: drop.since for drop in before}
-    return [
-        replace(drop, since=began.get(drop.labels) or drop.since) if drop.severity else drop
-        for drop in now
-    ]
+    ticket, is the same drop. A new one is looked for in the minutes before."""
+    cursor, asked = store.cursor(), settings.model_dump()
+    known = kept(cursor, until)
+
+    def since(drop: Drop) -> datetime | None:
+        if drop.labels in known or drop.actual_ratio is None:
+            return known.get(drop.labels, drop.since)
+        return began(cursor, asked, until, drop.labels, drop.actual_ratio) or drop.since
+
+    told = [replace(drop, since=since(drop)) if drop.severity else drop for drop in drops]
+    keep(store, {drop.labels: drop.since for drop in told if drop.severity and drop.since}, until)
+    return told
 
 
 def add_drops(page: Page, drops: Iterable[Drop]) -> None:
@@ -194,9 +205,8 @@ class DropWatch:
         while not self._stopped.wait(_seconds_to_next_minute(datetime.now(UTC))):
             until = datetime.now(UTC).replace(second=0, microsecond=0)
             try:
-                self._drops = keep_since(
-                    self.current(), judge(self._store.cursor(), self._settings, until)
-                )
+                drops = judge(self._store.cursor(), self._settings, until)
+                self._drops = keep_since(self._store, self._settings, until, drops)
                 self._judged, self._judged_at = time.monotonic(), datetime.now(UTC)
             except duckdb.Error:
                 _log.exception("drops could not be judged; trying again in a minute")

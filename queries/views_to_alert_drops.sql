@@ -24,7 +24,11 @@ lasting AS (
     GROUP BY ALL
 ),
 
-dropped AS (FROM judged WHERE place = 0 AND is_drop),
+-- What gave no name is told of as the model.
+dropped AS (
+    FROM judged
+    WHERE place = 0 AND is_drop AND (dimension IS NULL OR value <> '')
+),
 
 steps AS (
     SELECT basis, model, value, minute, sum(reported) AS reported, sum(cached) AS cached

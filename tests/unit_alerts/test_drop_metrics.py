@@ -1,7 +1,7 @@
 """What /metrics says of drops: bounded, one definition, a class that is no label of the alert."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from exporter.drops import MOST_SERIES, Drop, DropSettings, add_drops, judge, keep_since
 from exporter.metrics import Page
 from exporter.store.store import Store
-from tests.unit_alerts.hours import MONDAY, RATIOS, put_hour
+from tests.unit_alerts.hours import MONDAY, RATIOS, put_hour, put_request
 
 END = MONDAY + timedelta(hours=1)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
 @pytest.fixture
@@ -86,22 +87,51 @@ def test_the_class_is_a_label_of_info_alone() -> None:
     }
 
 
-def test_another_class_or_severity_is_the_same_drop() -> None:
-    key, other = ("log", "m", "", "", ""), ("log", "n", "", "", "")
-    before = [Drop(key, 0.25, "reset", "page", since=MONDAY)]
-    now = [
-        Drop(key, 0.2, "deploy", "ticket", since=END),
-        Drop(other, 0.2, "deploy", "ticket", since=END),
-    ]
-    assert [drop.since for drop in keep_since(before, now)] == [MONDAY, END]
+KEY = ("log", "m", "", "", "")
 
 
-def test_a_drop_that_was_over_begins_anew() -> None:
-    key = ("log", "m", "", "", "")
-    over = keep_since([Drop(key, 0.25, "reset", "page", since=MONDAY)], [Drop(key, 0, None, None)])
-    assert over[0].since is None
-    again = keep_since(over, [Drop(key, 0.25, "reset", "page", since=END)])
-    assert again[0].since == END
+def since(store: Store, until: datetime, *drops: Drop) -> list[datetime | None]:
+    return [drop.since for drop in keep_since(store, DropSettings(), until, drops)]
+
+
+def test_another_class_or_severity_is_the_same_drop(store: Store) -> None:
+    first = Drop(KEY, 0.25, "reset", "page", since=MONDAY)
+    other = Drop(("log", "n", "", "", ""), 0.2, "deploy", "ticket", since=END)
+    assert since(store, END, first) == [MONDAY]
+    now = Drop(KEY, 0.2, "deploy", "ticket", since=END)
+    assert since(store, END + MINUTE, now, other) == [MONDAY, END]
+
+
+def test_a_drop_that_was_over_begins_anew(store: Store) -> None:
+    assert since(store, END, Drop(KEY, 0.25, "reset", "page", since=MONDAY)) == [MONDAY]
+    assert since(store, END + MINUTE, Drop(KEY, 0.0, None, None)) == [None]
+    assert since(store, END + 2 * MINUTE, Drop(KEY, 0.25, "reset", "page", since=END)) == [END]
+
+
+def test_a_restart_does_not_forget_when_a_drop_began(tmp_path: Path) -> None:
+    """For an hour: whoever was away for longer does not know that it lasted."""
+    for moment, expected in ((END, MONDAY), (END + 50 * MINUTE, MONDAY), (END + DAY, END)):
+        opened = Store.open(tmp_path)
+        known = END if moment > END else MONDAY
+        assert since(opened, moment, Drop(KEY, 0.25, "reset", "page", since=known)) == [expected]
+        opened.close()
+
+
+@pytest.mark.parametrize("template", ["", "t"])
+def test_a_new_drop_began_when_it_did_and_not_with_its_window(store: Store, template: str) -> None:
+    """At 10:59 the hour from 9:59 on is judged; from 10:40 on nothing hits."""
+    for minute in range(60):
+        put_request(store.cursor(), MONDAY + minute * MINUTE, 2_000, 1_600 if minute < 40 else 0)
+    until = MONDAY + 59 * MINUTE
+    found = keep_since(store, DropSettings(), until, judge(store.cursor(), DropSettings(), until))
+    [drop] = [drop for drop in found if drop.labels == ("log", "m", "", template, "")]
+    assert drop.severity and drop.since == MONDAY + 40 * MINUTE
+
+
+def test_what_gave_no_name_is_told_of_once(store: Store) -> None:
+    put_hour(store.cursor(), MONDAY, 0.1, tenant="acme")
+    found = [drop.labels for drop in judge(store.cursor(), DropSettings(), END)]
+    assert len(found) == len(set(found)), "no route was given: it is not the model once more"
 
 
 def test_an_unknown_zone_is_refused() -> None:
