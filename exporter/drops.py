@@ -66,29 +66,36 @@ class Drop:
 
 
 def judge(cursor: duckdb.DuckDBPyConnection, settings: DropSettings, until: datetime) -> list[Drop]:
-    """Every model that can be judged, then the values that dropped, most lost tokens first.
+    """Every model that can be judged and the values that dropped; pages first, then tickets.
 
     At most MOST_SERIES. Nothing without a request row in the window.
     """
     params = {**settings.model_dump(), "until": until}
+    # With both ends given the question looks at no other hours than it needs.
+    params["since"] = until - timedelta(seconds=settings.window_seconds)
     models = registry.rows(registry.run(cursor, "peak_drop", params))
     found = [
         _drop(row, {})
-        for row in _largest(models)
+        for row in _worst_first(models)
         if row["is_drop"] or row["drop_ratio"] is not None
     ]
-    if not any(drop.severity for drop in found):
-        return found[:MOST_SERIES]
+    # A small template may drop within a large model that does not.
     for by in DIMENSIONS:
         rows = registry.rows(registry.run(cursor, "peak_drop", {**params, "by": by}))
         # What gave no name is told of as the model.
-        dropped = [row for row in _largest(rows) if row["is_drop"] and row[by]]
+        dropped = [row for row in _worst_first(rows) if row["is_drop"] and row[by]]
         found += [_drop(row, {by: str(row[by])}) for row in dropped]
-    return found[:MOST_SERIES]
+    # What fires is not cut off by models that do not.
+    return sorted(found, key=lambda drop: -SEVERITIES.get(drop.severity or "", 0))[:MOST_SERIES]
 
 
-def _largest(rows: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
-    return sorted(rows, key=_lost_tokens, reverse=True)
+def _worst_first(rows: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Pages, other drops, the rest; among them by tokens lost."""
+
+    def rank(row: Mapping[str, object]) -> tuple[bool, bool, float]:
+        return row["severity"] == "page", bool(row["is_drop"]), _lost_tokens(row)
+
+    return sorted(rows, key=rank, reverse=True)
 
 
 def _lost_tokens(row: Mapping[str, object]) -> float:

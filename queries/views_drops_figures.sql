@@ -22,7 +22,7 @@ pages AS MATERIALIZED (
 
 -- Times of different points of measurement are not compared: one a model.
 ttft_points AS (
-    SELECT model, mode(ttft_point) AS ttft_point
+    SELECT model, mode(ttft_point ORDER BY ttft_point) AS ttft_point
     FROM requests_seen
     WHERE ttft_seconds IS NOT NULL
     GROUP BY model
@@ -53,7 +53,7 @@ log_facts AS MATERIALIZED (
             total(CASE WHEN turn > 1 THEN cached_tokens END),
             total(CASE WHEN turn > 1 THEN reported_tokens END)
         ) AS later_hit_ratio,
-        mode(model_fingerprint) AS fingerprint
+        mode(model_fingerprint ORDER BY model_fingerprint) AS fingerprint
     FROM requests_seen
     LEFT JOIN ttft_points USING (model)
     GROUP BY ALL
@@ -93,7 +93,8 @@ engine_facts AS (
         ratio(sum(usage_sum), sum(usage_samples)) AS usage_ratio,
         avg(capacity_tokens) AS capacity_tokens,
         total(resets) AS resets,
-        mode(version) AS fingerprint
+        count(*) AS known_replicas,
+        mode(version ORDER BY version) AS fingerprint
     FROM replica_facts
     LEFT JOIN pages USING (place, week, model, replica)
     GROUP BY ALL
@@ -111,7 +112,7 @@ facts AS MATERIALIZED (
         LEFT JOIN (
             SELECT
                 place, week, model, ratio(sum(usage_sum), sum(usage_samples)) AS usage_ratio,
-                total(resets) AS resets
+                total(resets) AS resets, count(*) AS known_replicas
             FROM pages
             GROUP BY ALL
         ) USING (place, week, model)
@@ -157,7 +158,7 @@ part_facts AS (
         total(reported_tokens) AS reported_tokens,
         ratio(total(cached_tokens), total(reported_tokens)) AS hit_ratio,
         count(reported_tokens) AS reported_requests,
-        mode(template_version) AS version
+        mode(template_version ORDER BY template_version) AS version
     FROM requests_seen
     GROUP BY ALL
     UNION ALL BY NAME
@@ -214,15 +215,15 @@ contributors AS (
         sum(greatest(own_tokens, 0)) AS all_own_tokens,
         sum(mix_tokens) AS mix_tokens,
         max(own_tokens) AS own_tokens,
-        arg_max(part, own_tokens) AS part,
-        arg_max(version, own_tokens) AS version,
-        arg_max(is_new_version, own_tokens) AS is_new_version,
-        arg_max(kept_ratio, own_tokens) AS kept_ratio,
-        max(own_tokens) / arg_max(reported_tokens, own_tokens) AS part_drop_ratio,
+        arg_max(part, (own_tokens, part)) AS part,
+        arg_max(version, (own_tokens, part)) AS version,
+        arg_max(is_new_version, (own_tokens, part)) AS is_new_version,
+        arg_max(kept_ratio, (own_tokens, part)) AS kept_ratio,
+        max(own_tokens) / arg_max(reported_tokens, (own_tokens, part)) AS part_drop_ratio,
         -- All others together; NULL where there is no other.
         ratio(
             sum(own_tokens) - max(own_tokens),
-            sum(reported_tokens) - arg_max(reported_tokens, own_tokens)
+            sum(reported_tokens) - arg_max(reported_tokens, (own_tokens, part))
         ) AS others_drop_ratio
     FROM parts
     GROUP BY ALL
@@ -269,10 +270,12 @@ hours AS MATERIALIZED (
     WHERE h.reported_tokens >= least_tokens
 ),
 
--- Earlier hours beside each window: those of like load, and all.
+-- Earlier hours beside each window: those of like load, and all. Hours of the last day may be those
+-- of a fault that lasts: they tell what is usual only where there are no others.
 beside AS (
     SELECT
         facts.place, hours.*,
+        hours.hour < begins - INTERVAL 1 DAY AS before_today,
         coalesce(abs(hours.usage_ratio - facts.usage_ratio) <= 0.05, true)
         AND hours.reported_tokens * window_seconds / 3600
             BETWEEN facts.reported_tokens / 1.4 AND facts.reported_tokens * 1.4 AS alike
@@ -284,19 +287,31 @@ beside AS (
     WHERE week = 0
 ),
 
+counted AS (
+    SELECT
+        *,
+        count(*) FILTER (alike AND before_today) OVER (PARTITION BY basis, place, model, value) >= 12
+            AS enough_before_today
+    FROM beside
+),
+
 history AS (
     SELECT
         basis, place, model, value,
         count(*) FILTER (alike) AS hours_alike,
-        median(hit_ratio) FILTER (alike) AS alike_ratio,
-        (
-            quantile_cont(hit_ratio, 0.84) FILTER (alike)
-            - quantile_cont(hit_ratio, 0.16) FILTER (alike)
-        ) / 2 AS alike_spread_ratio,
+        median(hit_ratio) FILTER (alike AND (before_today OR NOT enough_before_today)) AS alike_ratio,
+        -- Of the last day only what lies above its middle: faults lie below.
+        CASE
+            WHEN bool_or(enough_before_today) THEN (
+                quantile_cont(hit_ratio, 0.84) FILTER (alike AND before_today)
+                - quantile_cont(hit_ratio, 0.16) FILTER (alike AND before_today)
+            ) / 2
+            ELSE quantile_cont(hit_ratio, 0.84) FILTER (alike) - median(hit_ratio) FILTER (alike)
+        END AS alike_spread_ratio,
         least(regr_slope(hit_ratio, usage_ratio), 0) AS slope,
         median(stray) AS stray,
         max(computed_tokens) AS most_computed_tokens
-    FROM beside
+    FROM counted
     GROUP BY ALL
 ),
 

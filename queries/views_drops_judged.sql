@@ -17,10 +17,15 @@ WITH expected AS (
         expected_ratio - hit_ratio AS drop_ratio,
         CASE WHEN usual_ratio > at_load_ratio THEN usual_ratio - at_load_ratio ELSE 0 END
             AS load_part_ratio,
-        coalesce(
-            ttft_seconds > 1.25 * usual_ttft_seconds,
-            engine_ttft_seconds > 1.25 * usual_engine_ttft_seconds
-        ) OR reported_tokens - cached_tokens > 0.9 * most_computed_tokens AS hurts,
+        -- Only where first tokens are timed.
+        CASE
+            WHEN coalesce(ttft_seconds, engine_ttft_seconds) IS NOT NULL THEN
+                coalesce(
+                    ttft_seconds > 1.25 * usual_ttft_seconds,
+                    engine_ttft_seconds > 1.25 * usual_engine_ttft_seconds,
+                    false
+                ) OR coalesce(reported_tokens - cached_tokens > 0.9 * most_computed_tokens, false)
+        END AS hurts,
         drop_ratio / noise_ratio AS deviations
     FROM drop_figures(
         dimension, since_border, until_border, window_seconds, zone, least_tokens,
@@ -66,7 +71,8 @@ causes AS (
             WHEN is_new_model OR resized THEN 'deploy'
             WHEN scopes_per_session >= 0.5 AND scopes_per_session > 2 * usual_scopes THEN 'isolation'
             WHEN moved_ratio >= usual_moved_ratio + 0.15 THEN 'routing spread'
-            WHEN resets > usual_resets THEN 'reset'
+            -- One of many that restarts explains little.
+            WHEN resets - usual_resets >= greatest(1, 0.25 * known_replicas) THEN 'reset'
             WHEN kept_ratio < 0.6 AND is_new_version THEN 'template version or layout'
             WHEN usage_ratio >= usual_usage_ratio + 0.3 THEN 'memory pressure beyond expected'
         END AS cause,
@@ -131,7 +137,9 @@ judged AS (
         CASE
             WHEN cause IS NULL AND is_drop AND more_first_turns THEN 'traffic mix'
             WHEN is_drop THEN coalesce(cause, shape)
-            WHEN load_part_ratio >= 0.05 AND usual_ratio - hit_ratio >= 0.05
+            WHEN
+                load_part_ratio >= 0.05 AND usual_ratio - hit_ratio >= 0.05
+                AND usage_ratio IS NOT NULL AND usual_usage_ratio IS NOT NULL
                 THEN 'memory pressure as expected'
         END AS class
     FROM guarded
@@ -220,6 +228,8 @@ SELECT
         WHEN is_drop IS NOT TRUE THEN NULL
         WHEN
             hurts AND history_weeks > 0
+            -- Smaller ones with a cause in evidence are tickets.
+            AND (switched_off OR (drop_ratio >= 0.05 AND deviations >= 3.5))
             AND CASE class
                 WHEN 'telemetry' THEN false
                 -- What a load never seen does to the ratio is not known well enough to wake anybody.

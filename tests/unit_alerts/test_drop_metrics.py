@@ -37,7 +37,7 @@ def lines(drops: list[Drop]) -> dict[str, float]:
 
 
 def test_a_drop_is_judged_by_model_and_by_what_dropped(store: Store) -> None:
-    put_hour(store.cursor(), MONDAY, 0.1, tenant="acme")
+    put_hour(store.cursor(), MONDAY, 0.1, tenant="acme", ttft_seconds=1.0)
     found = judge(store.cursor(), DropSettings(), END)
     labels = {drop.labels: drop for drop in found}
     assert set(labels) == {
@@ -48,6 +48,36 @@ def test_a_drop_is_judged_by_model_and_by_what_dropped(store: Store) -> None:
     assert (whole.kind, whole.severity) == ("reuse stopped", "page")
     assert (whole.expected_ratio, whole.actual_ratio) == pytest.approx((0.8, 0.1))
     assert (whole.contributor, whole.since) == ("t", MONDAY)
+
+
+def test_a_template_may_drop_where_its_model_does_not(store: Store) -> None:
+    """2,000,000 tokens at 0.8 as ever, beside 100,000 of a template that falls to 0.4."""
+    cursor = store.cursor()
+    for week, ratio in enumerate(RATIOS, 1):
+        put_hour(cursor, MONDAY - timedelta(weeks=week), ratio, 2_000_000, template="large")
+    put_hour(cursor, MONDAY, 0.8, 2_000_000, template="large")
+    put_hour(cursor, MONDAY, 0.4)
+    found = {drop.labels[3]: drop for drop in judge(cursor, DropSettings(), END)}
+    assert found[""].severity is None, "0.4 of a 21st are 1.9 points"
+    assert found["t"].drop_ratio == pytest.approx(0.4)
+    assert found["t"].severity == "ticket"
+
+
+def test_telemetry_is_not_cut_off_by_models_that_are_well(store: Store) -> None:
+    """Of 25 models one lost all its counts, and with them the size of its drop."""
+    cursor = store.cursor()
+    for number in range(25):
+        name = f"m{number}"
+        for week, ratio in enumerate(RATIOS, 1):
+            put_hour(cursor, MONDAY - timedelta(weeks=week), ratio, model=name)
+        put_hour(cursor, MONDAY, 0.75, model=name)
+    cursor.execute(
+        "UPDATE requests SET cached_tokens = NULL WHERE model = 'm7' AND ts > ?",
+        [MONDAY.replace(tzinfo=None)],
+    )
+    found = judge(cursor, DropSettings(), END)
+    assert len(found) == MOST_SERIES
+    assert (found[0].labels[1], found[0].kind, found[0].severity) == ("m7", "telemetry", "ticket")
 
 
 def test_without_a_drop_only_models_have_a_series(store: Store) -> None:

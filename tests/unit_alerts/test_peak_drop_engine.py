@@ -28,6 +28,7 @@ from tests.unit_alerts.hours import (
 )
 
 HOUR = timedelta(hours=1)
+QUICK = {1.0: 9, float("inf"): 9}  # first tokens within a second
 CHANCE = (2.198 * 5 * (1 / 100_000 + 1 / 400_000)) ** 0.5
 
 
@@ -345,7 +346,7 @@ def test_without_a_week_equal_pressure_is_compared_and_never_a_page(pages: Pages
     for hour in range(1, 14):
         pages.counted(MONDAY - 2 * hour * HOUR, 0.8)
         pages.counted(MONDAY - (2 * hour + 1) * HOUR, 0.5, kv_usage_ratio=0.7)
-    pages.counted(MONDAY, 0.3)
+    pages.counted(MONDAY, 0.3, ttft_buckets=QUICK)
     row = pages.judge()
     assert (row["history_weeks"], row["method"]) == (0, "equal pressure")
     assert row["expected_ratio"] == pytest.approx(0.8)
@@ -395,11 +396,13 @@ def test_only_a_drop_that_hurts_is_a_page(pages: Pages) -> None:
     assert pages.judge()["severity"] == "page", "30 points without a cause, more than 5 deviations"
 
 
-def test_prefill_near_its_most_hurts(pages: Pages) -> None:
+def test_prefill_near_its_most_hurts_where_first_tokens_are_timed(pages: Pages) -> None:
     """The half computed are 50,000 tokens, in no hour before were more than 21,000."""
     pages.weeks()
     pages.counted(MONDAY, 0.5)
-    assert pages.judge()["hurts"] is True
+    assert (pages.judge()["hurts"], pages.judge()["severity"]) == (None, "ticket")
+    pages.page(MONDAY, 0.2, ttft_buckets=QUICK)
+    assert (pages.judge()["hurts"], pages.judge()["severity"]) == (True, "page")
 
 
 def test_times_of_the_log_at_different_points_are_not_mixed(pages: Pages) -> None:
