@@ -73,10 +73,6 @@ class Causes:
         picked = slice(None) if of is None else of
         return {name: int(self.tokens[name][picked].sum()) for name in (*CAUSES, *DETAILS)}
 
-    def missed(self) -> Numbers:
-        """Tokens of each request that were computed although it had a cache to ask."""
-        return np.where(self.reported, self.prompt_tokens - self.cached_tokens, 0)
-
 
 def attribute(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> Causes:
     """Name the cause of every missed token of every request.

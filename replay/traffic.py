@@ -144,9 +144,6 @@ class Moments:
             np.array([seconds for _, seconds in moments], np.float64),
         )
 
-    def __len__(self) -> int:
-        return len(self.replica)
-
 
 @dataclass(frozen=True)
 class Stays:
