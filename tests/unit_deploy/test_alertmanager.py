@@ -90,7 +90,7 @@ def is_held_back(alertmanager: str, run: str) -> bool:
 
 DROP, TICKET = "PrefixcachePeakHitDrop", "PrefixcacheHitDrop"
 DOWN, FULL = "PrefixscopeTargetDown", "PrefixcacheKvSaturated"
-ENGINE = "PrefixcacheEngine"
+ENGINE, EXPORTER = "PrefixcacheEngine", "PrefixscopeExporterDown"
 CASES: list[tuple[Labels, Labels, bool]] = [
     # source, target, held back
     ({"alertname": DROP, "model": "a"}, {"alertname": TICKET, "model": "a"}, True),
@@ -107,7 +107,10 @@ CASES: list[tuple[Labels, Labels, bool]] = [
      {"alertname": f"{ENGINE}PeakHitDrop", "job": "j", "model_name": "m"}, False),
     ({"alertname": f"{ENGINE}PeakHitDrop", "job": "j", "model_name": "m"},
      {"alertname": f"{ENGINE}HitDrop", "job": "j", "model_name": "m"}, True),
-    ({"alertname": "PrefixscopeExporterDown"}, {"alertname": "PrefixscopeRejecting"}, True),
+    ({"alertname": EXPORTER, "job": "j", "instance": "i"},
+     {"alertname": "PrefixscopeLagging", "job": "j", "instance": "i"}, True),
+    ({"alertname": EXPORTER, "job": "j", "instance": "i"},
+     {"alertname": "PrefixscopeLagging", "job": "j", "instance": "k"}, False),
 ]  # fmt: skip
 
 

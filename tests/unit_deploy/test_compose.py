@@ -107,8 +107,29 @@ def test_no_volume_secret_or_variable_is_left_over() -> None:
     assert used == set(whole["secrets"])
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     offered = set(re.findall(r"^(?:# )?([A-Z_]+)=", example, re.MULTILINE))
-    asked = variables(TEXT) | {secret["environment"] for secret in whole["secrets"].values()}
-    assert offered == asked | {"COMPOSE_PROFILES"}
+    assert offered == variables(TEXT) | {"COMPOSE_PROFILES"}
+
+
+def test_secrets_are_files_that_are_mounted_and_that_git_ignores() -> None:
+    """What comes from a variable would be copied into a root that is read-only."""
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    for secret in yaml.safe_load(TEXT)["secrets"].values():
+        assert set(secret) == {"file"}
+        folder, _ = secret["file"].removeprefix("./").split("/")
+        assert f"/{folder}/" in ignored
+
+
+def test_the_commands_shown_put_the_token_where_it_is_read(tmp_path: Path) -> None:
+    shown = re.findall(r"^#   ((?:mkdir|sed|chmod) .*)$", TEXT, re.MULTILINE)
+    page = (ROOT / "docs" / "docker.md").read_text(encoding="utf-8").splitlines()
+    assert shown == [line for line in page if line.startswith(("mkdir ", "sed ", "chmod "))]
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    given = example.replace("PREFIXSCOPE_TOKEN=\n", "PREFIXSCOPE_TOKEN=0123abcd\n")
+    (tmp_path / ".env").write_text(given, encoding="utf-8")
+    subprocess.run(["sh", "-ec", "\n".join(shown)], cwd=tmp_path, check=True, timeout=60)
+    file = tmp_path / yaml.safe_load(TEXT)["secrets"]["prefixscope_token"]["file"]
+    assert file.read_text(encoding="utf-8").strip() == "0123abcd"
+    assert (file.parent.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o644)
 
 
 def test_the_token_has_no_default_and_is_one() -> None:
