@@ -143,6 +143,23 @@ judged AS (
                 THEN 'memory pressure as expected'
         END AS class
     FROM guarded
+),
+
+-- The log may know a model by another name than its engines: then it tells of the same drop.
+named AS (
+    SELECT EXISTS (
+        SELECT 1
+        FROM requests
+        JOIN drop_spans(since_border, until_border, window_seconds, zone)
+            ON week = 0 AND ts >= first_begin AND ts < last_end
+        WHERE
+            is_reported(prompt_tokens, cached_tokens, ineligible_reason)
+            AND coalesce(model, '') NOT IN (SELECT coalesce(model, '') FROM engine_own)
+            AND (
+                since_border IS NULL OR until_border IS NULL
+                OR near_drop_windows(ts, since_border, until_border, window_seconds, 0)
+            )
+    ) AS log_names_others
 )
 
 SELECT
@@ -228,6 +245,7 @@ SELECT
         WHEN is_drop IS NOT TRUE THEN NULL
         WHEN
             hurts AND history_weeks > 0
+            AND NOT (basis = 'engine' AND log_names_others)
             -- Smaller ones with a cause in evidence are tickets.
             AND (switched_off OR (drop_ratio >= 0.05 AND deviations >= 3.5))
             AND CASE class
@@ -243,4 +261,5 @@ SELECT
             THEN 'page'
         ELSE 'ticket'
     END AS severity
-FROM judged;
+FROM judged
+CROSS JOIN named;

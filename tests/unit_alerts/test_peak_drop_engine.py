@@ -104,6 +104,27 @@ def test_a_model_that_a_log_reports_on_is_judged_by_the_log_alone(pages: Pages) 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "severity"), [("alias", "ticket"), ("n", "page"), (None, "page")],
+    ids=["by another name", "another model", "no log"],
+)  # fmt: skip
+def test_a_drop_that_a_log_tells_by_another_name_pages_once(
+    pages: Pages, name: str | None, severity: str
+) -> None:
+    """Both fall from 0.8 to 0.3 and first tokens take seconds; n has an engine, which is well."""
+    for week, ratio in enumerate((0.3, *RATIOS)):
+        begin, slow = MONDAY - timedelta(weeks=week), 1.0 + 3 * (week == 0)
+        pages.counted(begin, ratio, ttft_buckets={slow: 9, float("inf"): 9})
+        pages.counted(begin, 0.8, model="n", replica="s")
+        if name:
+            pages.logged(begin, ratio, model=name, ttft_seconds=slow)
+    found = {row["model"]: row["severity"] for row in pages.rows(until=MONDAY + HOUR)}
+    assert found["m"] == severity
+    assert found[name or "n"] == ("page" if name else None)
+    [alone] = pages.rows(until=MONDAY + HOUR, model="m")
+    assert alone["severity"] == severity, "a filter hides the log, and changes no severity"
+
+
 def test_a_log_without_cached_counts_is_no_log(pages: Pages) -> None:
     pages.weeks()
     pages.counted(MONDAY, 0.5)
