@@ -37,7 +37,7 @@ columns:
   contributor: {type: VARCHAR, unit: name, meaning: "Template (and version), by engine counters replica, that lost most by a lower ratio of its own."}
   contributor_share_ratio: {type: DOUBLE, unit: ratio, meaning: "Its loss / losses of all by lower ratios of their own."}
   hurts: {type: BOOLEAN, unit: flag, meaning: "TTFT p90 (of the log, else of the engines' histograms of the model) a quarter above its usual one in these hours, or computed tokens within a tenth of the highest hour in four weeks. NULL where no first tokens are timed."}
-  severity: {type: VARCHAR, unit: name, meaning: "page: a drop of known history that hurts, from 5 points and 3.5 deviations on; without a cause only from 15 points and 5 deviations on, of another mix only on top of the usual traffic, of memory pressure only at loads seen before, of telemetry never, by engine counters only where no log names a model that no engine has (it may be the same by another name). ticket: any other drop."}
+  severity: {type: VARCHAR, unit: name, meaning: "page: a drop of known history that hurts, from 5 points and 3.5 deviations on; without a cause only of whole models and from 15 points and 5 deviations on, of another mix only on top of the usual traffic, of memory pressure only at loads seen before, of telemetry never, by engine counters only where no log names a model that no engine has (it may be the same by another name). ticket: any other drop."}
 */
 SELECT * EXCLUDE (place)
 FROM judged_drops(

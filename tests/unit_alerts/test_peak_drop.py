@@ -288,6 +288,21 @@ def test_only_a_drop_that_hurts_is_a_page(table: Table) -> None:
     assert (made.judge()["hurts"], made.judge()["severity"]) == (True, "page")
 
 
+def test_what_has_no_cause_pages_of_whole_models_only() -> None:
+    """30 points of two templates alike, so that no template explains it."""
+    made = Table()
+    for week, ratio in enumerate(RATIOS, 1):
+        for name in ("t", "u"):
+            begin = MONDAY - timedelta(weeks=week)
+            made.hour(begin, ratio, template=name, route="a", ttft_seconds=1.0)
+    for name in ("t", "u"):
+        made.hour(MONDAY, 0.5, template=name, route="a", ttft_seconds=2.0)
+    assert (made.judge()["class"], made.judge()["severity"]) == ("no cause found", "page")
+    assert made.judge(by="model")["severity"] == "page"
+    row = made.judge(by="route")
+    assert (row["class"], row["hurts"], row["severity"]) == ("no cause found", True, "ticket")
+
+
 def test_few_requests_are_not_judged(table: Table) -> None:
     for place in range(29):
         table.request(MONDAY + timedelta(minutes=place), 2_500, 0)
