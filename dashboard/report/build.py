@@ -21,6 +21,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
     basis = span.basis_of(ask)
     course = span.course(ask, basis)
     lead = span.headline(ask, basis)
+    last = span.last_busy(course, week)
     judged = incidents.judged(ask, lead, course)
     drops = incidents.drops_of(judged)
     happened, more = incidents.incidents(ask, drops, course)
@@ -36,7 +37,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
         billed=figures.billed(ask),
         freed=figures.freed(ask),
         ttft=figures.ttft_pair(point, classes),
-        trust=figures.trust(ask, lead),
+        trust=figures.trust(ask, lead, last),
         weeks=incidents.weeks(ask, lead, course, happened, more, whole),
         judged_hours=len({row["ts"] for row in judged}),
         incidents=happened,
@@ -54,7 +55,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
         evictions=sections.evictions(ask),
         offload=sections.offload(ask),
         prices=figures.prices(ask),
-        quality=sections.quality(ask, lead),
+        quality=sections.quality(ask, lead, last),
         definitions=sections.definitions(ask),
         missing=(),
     )

@@ -24,6 +24,7 @@ LEAST_REQUESTS = 10
 # Counters are credited when a request ends, and rows bear the time of its start.
 ENGINE_TOLERANCE_RATIO = 0.02
 LEAST_DIFFERENCE_RATIO = 0.001
+COMPARED = timedelta(days=1)
 MOST_MODELS = 10
 _REPORTERS = {
     "openai": "OpenAI",
@@ -197,10 +198,10 @@ def engine_ttft(ask: Asking) -> tuple[EngineTtft, ...]:
     )  # fmt: skip
 
 
-def trust(ask: Asking, lead: Headline) -> tuple[Trust, ...]:
+def trust(ask: Asking, lead: Headline, last: datetime) -> tuple[Trust, ...]:
     """The log against the engines' counters, and against every report of a provider there is."""
     found = []
-    pairs = [row for row in ask.rows("source_pairs") if row["kind"] == "log_and_engine"]
+    pairs = [row for row in told_by_two(ask, last) if row["kind"] == "log_and_engine"]
     if pairs and lead.basis == "log":
         found.append(_against_engine(pairs))
     # Reports are by UTC days: those of the same dates.
@@ -210,6 +211,15 @@ def trust(ask: Asking, lead: Headline) -> tuple[Trust, ...]:
         by_reporter.setdefault(str(row["reporter"]), []).append(row)
     found += [_against_provider(name, rows) for name, rows in sorted(by_reporter.items())]
     return tuple(found)
+
+
+def told_by_two(ask: Asking, last: datetime) -> Rows:
+    """What two sources told of the same thing in the day until `last`, the end of the traffic.
+
+    Ids of all calls are compared: over a week of millions that takes more than a store is given.
+    """
+    since = max(ask.week.since, last - COMPARED)
+    return ask.rows("source_pairs", since=since, until=last)
 
 
 def _against_engine(pairs: Sequence[Row]) -> Trust:
@@ -222,7 +232,7 @@ def _against_engine(pairs: Sequence[Row]) -> Trust:
     apart = (theirs - ours) / ours if ours else None
     agrees = apart is not None and abs(apart) <= ENGINE_TOLERANCE_RATIO
     said = (
-        f"Log and engine counters {'agree' if agrees else 'differ'} over the time both tell of: "
+        f"Log and engine counters {'agree' if agrees else 'differ'} in the last day both tell of: "
         f"{whole(ours)} and {whole(theirs)} prompt tokens{_difference(apart)}, "
         f"{whole(our_cached)} and {whole(their_cached)} of them cached."
     )

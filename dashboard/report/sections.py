@@ -1,11 +1,13 @@
 """What follows page one: who, memory, offload, data quality, definitions."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from dashboard.figures.numbers import percent, whole
 from dashboard.figures.rows import Row, Rows, count, number
 from dashboard.figures.safe import plain
 from dashboard.report.asking import Asking, utc
+from dashboard.report.figures import told_by_two
 from dashboard.report.moved import DIMENSIONS, split
 from dashboard.report.span import shown
 from dashboard.report.text import counted, told
@@ -161,7 +163,7 @@ def _tier(row: Row) -> str:
     return str(row["tier"])
 
 
-def quality(ask: Asking, lead: Headline) -> Quality:
+def quality(ask: Asking, lead: Headline, last: datetime) -> Quality:
     """Sources, rejects, what is ineligible, what came late, what counts twice."""
     health, late = ask.rows("ingest_health"), ask.first("report_late")
     ineligible = [
@@ -179,7 +181,7 @@ def quality(ask: Asking, lead: Headline) -> Quality:
         duplicates=_total(health, "duplicate"),
         conflicts=_total(health, "conflicting"),
         counted_twice=tuple(
-            source_words.compared(pair, plain) for pair in ask.rows("source_pairs")
+            source_words.compared(pair, plain) for pair in told_by_two(ask, last)
             if pair["added"]
         )[:MOST_ROWS],
         response_cache_requests=sum(each.requests for each in stored),

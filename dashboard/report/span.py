@@ -241,6 +241,16 @@ def _starts(week: Week) -> Iterable[datetime]:
         moment += timedelta(minutes=15)
 
 
+def last_busy(made: Course, week: Week) -> datetime:
+    """The end of the week's last hour with traffic; of the week itself where it has none."""
+    ends = [
+        made.slot_since[slot] + _HOUR
+        for slot in week.slots()
+        if (sums := made.slot(week, slot)) and sums.prompt_tokens
+    ]
+    return max(ends, default=week.until)
+
+
 def cells(
     ask: Asking, made: Course, drops: Iterable[datetime], load: Mapping[Slot, Row]
 ) -> tuple[HourCell, ...]:

@@ -190,7 +190,7 @@ def quality_lines(report: WeekReport) -> list[str]:
     if made.engine_gaps:
         lines.append(f"{counted(made.engine_gaps, 'gap')} in the engines' samples: what counters "
                      "rose by is spread over them.")  # fmt: skip
-    doubled = (f"Counted twice: {pair}." for pair in made.counted_twice)
+    doubled = (f"Counted twice (seen in the last day): {pair}." for pair in made.counted_twice)
     extra = [
         made.revised,
         made.loaded_afterwards,

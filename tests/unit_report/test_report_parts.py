@@ -1,7 +1,7 @@
 """What parts of a report make of the rows that questions answer: trust, headline, which week."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -30,7 +30,7 @@ DIFFERS = {
 }  # fmt: skip
 OPEN = {**DAY, "verdict": "cannot be compared", "evidence": "no rows of ours"}
 AGREES = (
-    "Log and engine counters agree over the time both tell of: 1,000 and 1,010 prompt tokens "
+    "Log and engine counters agree in the last day both tell of: 1,000 and 1,010 prompt tokens "
     "(+1.0 %), 600 and 610 of them cached."
 )
 PROVIDER_AGREES = (
@@ -57,7 +57,7 @@ def lead() -> Headline:
 
 
 def sentences(**rows: list[dict[str, object]]) -> list[tuple[str, str]]:
-    found = trust(Asking(Told(**rows), WEEK), lead())
+    found = trust(Asking(Told(**rows), WEEK), lead(), WEEK.until)
     return [(each.verdict, each.sentence) for each in found]
 
 
@@ -68,6 +68,16 @@ def test_log_and_engine_are_compared_over_their_sums() -> None:
     ((verdict, said),) = sentences(source_pairs=[PAIR, other])
     assert verdict == "differs"
     assert "2,000 and 2,910 prompt tokens (+45.5 %)" in said
+
+
+def test_log_and_engine_are_compared_in_the_last_day_with_traffic() -> None:
+    """Traffic ends on Friday 18:00; in the first hours of a week there is less than a day."""
+    told = Told()
+    for last in (WEEK.since + timedelta(days=4, hours=18), WEEK.since + timedelta(hours=2)):
+        trust(Asking(told, WEEK), lead(), last)
+        asked = told.asked["source_pairs"]
+        since = max(WEEK.since, last - timedelta(days=1))
+        assert (asked["since"], asked["until"]) == (since.isoformat(), last.isoformat())
 
 
 def test_a_provider_that_agrees_wherever_it_is_compared() -> None:
@@ -93,7 +103,7 @@ def test_nothing_to_compare_is_said_with_its_reason() -> None:
 def test_t78_a_provider_is_compared_on_the_utc_days_of_the_same_dates(zone: str) -> None:
     """Not on those the week begins and ends in, which in New York are a day later."""
     told = Told()
-    trust(Asking(told, Week.parse("2026-W48", zone)), lead())
+    trust(Asking(told, Week.parse("2026-W48", zone)), lead(), WEEK.until)
     asked = told.asked["reconciliation"]
     assert (asked["since"], asked["until"]) == (
         "2026-11-23T00:00:00+00:00",
