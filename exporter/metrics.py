@@ -224,9 +224,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         "prefixcache_peak_hit_drop_since_timestamp_seconds",
         "gauge",
         DROP,
-        "When the drop began, in Unix seconds, as on the on-call page: looked for in the hours before "
-        "it was first judged one, and kept while it lasts. Series only while there is a drop. "
-        "Source: question peak_drop.",
+        "When the drop began, in Unix seconds, as on the on-call page: looked for in the hours "
+        "before it was first judged one, and kept while it lasts. Series only while there is a "
+        "drop. Source: question peak_drop.",
     ),
     Definition(
         "prefixcache_offload_pays",
