@@ -9,7 +9,7 @@ params:
   window_seconds: {type: BIGINT, default: 3600, meaning: "Length of a window."}
   zone: {type: VARCHAR, default: UTC, meaning: "Time zone whose hours of the week are compared, like Europe/Berlin."}
   min_tokens: {type: BIGINT, default: 20000, meaning: "Windows and weeks with fewer reported prompt tokens are not judged."}
-  min_requests: {type: BIGINT, default: 30, meaning: "Windows with fewer reported requests are not judged."}
+  min_requests: {type: BIGINT, default: 30, meaning: "Windows with fewer reported requests are not judged; a third of them is enough where a template hits less than a quarter of what is expected."}
   model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   route: {type: VARCHAR, default: null, meaning: "Only this route."}
   template: {type: VARCHAR, default: null, meaning: "Only this template."}

@@ -38,6 +38,7 @@ signs AS (
     SELECT
         *,
         coalesce(coverage_ratio < usual_coverage_ratio - 0.2, false) AS counts_lost,
+        coalesce(hit_ratio < 0.25 * expected_ratio, false) AS collapsed,
         -- Pages of replicas are not read, and the others have no more to do than usual: where fewer
         -- replicas are meant to be there, they have.
         coalesce(
@@ -67,7 +68,9 @@ causes AS (
         CASE
             WHEN counts_lost OR unread THEN 'telemetry'
             WHEN switched_off THEN 'reuse stopped'
-            WHEN hit_ratio < 0.25 * expected_ratio AND NOT is_new_model THEN 'reuse stopped'
+            WHEN collapsed AND dimension = 'template' AND is_new_version
+                THEN 'template version or layout'
+            WHEN collapsed AND NOT is_new_model THEN 'reuse stopped'
             WHEN is_new_model OR resized THEN 'deploy'
             WHEN scopes_per_session >= 0.5 AND scopes_per_session > 2 * usual_scopes THEN 'isolation'
             WHEN moved_ratio >= usual_moved_ratio + 0.15 THEN 'routing spread'
@@ -102,6 +105,9 @@ guarded AS (
         method <> 'none' AND (
             cause = 'telemetry' OR switched_off
             OR coalesce(reported_requests >= least_requests, true)
+            -- That a template hits next to nothing shows sooner.
+            OR (dimension = 'template' AND cause IS NOT NULL AND collapsed
+                AND reported_requests >= least_requests / 3)
         )
         AND CASE
             WHEN cause = 'telemetry' THEN eligible_tokens
@@ -218,8 +224,11 @@ SELECT
         WHEN 'reset' THEN
             format('{} resets, usually {}', resets, usual_resets::BIGINT)
         WHEN 'template version or layout' THEN
-            'template ' || part || coalesce(' ' || version, '') || ' keeps '
-            || percent_text(kept_ratio) || ' of its usual ratio'
+            'template ' || part || coalesce(' ' || version, '') || coalesce(
+                ' keeps ' || percent_text(kept_ratio) || ' of its usual ratio',
+                ' hits ' || percent_text(hit_ratio) || ' where ' || percent_text(expected_ratio)
+                || ' is expected'
+            )
         WHEN 'traffic mix' THEN CASE
             WHEN more_first_turns THEN
                 'first turns have ' || percent_text(first_turns_ratio) || ' of the tokens, usually '

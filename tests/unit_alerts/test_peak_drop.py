@@ -303,6 +303,24 @@ def test_what_has_no_cause_pages_of_whole_models_only() -> None:
     assert (row["class"], row["hurts"], row["severity"]) == ("no cause found", True, "ticket")
 
 
+def test_a_template_that_collapses_shows_in_fewer_requests() -> None:
+    """Twelve requests of a new version without any reuse; of a fall to half so few say nothing."""
+    made = Table()
+    for week, ratio in enumerate(RATIOS, 1):
+        made.hour(MONDAY - timedelta(weeks=week), ratio, template_version="v1")
+        made.hour(MONDAY - timedelta(weeks=week, hours=-1), ratio, template_version="v1")
+    for hour, cached in ((0, 1_250), (1, 0)):
+        for place in range(12):
+            moment = MONDAY + timedelta(hours=hour, minutes=place)
+            made.request(moment, 2_500, cached, template_version="v2")
+    assert made.judge(by="template")["is_drop"] is None
+    later = MONDAY + timedelta(hours=1)
+    row = made.judge(later, by="template")
+    assert (row["is_drop"], row["class"]) == (True, "template version or layout")
+    assert row["evidence"] == "template t v2 hits 0 % where 80 % is expected"
+    assert made.judge(later)["is_drop"] is None, "of the whole model the guard stands"
+
+
 def test_few_requests_are_not_judged(table: Table) -> None:
     for place in range(29):
         table.request(MONDAY + timedelta(minutes=place), 2_500, 0)
