@@ -155,7 +155,8 @@ def test_a_new_drop_began_when_it_did_and_not_with_its_window(store: Store, temp
     until = MONDAY + 59 * MINUTE
     found = keep_since(store, DropSettings(), until, judge(store.cursor(), DropSettings(), until))
     [drop] = [drop for drop in found if drop.labels == ("log", "m", "", template, "")]
-    assert drop.severity and drop.since == MONDAY + 40 * MINUTE
+    assert drop.severity
+    assert drop.since == MONDAY + 40 * MINUTE
 
 
 def test_what_gave_no_name_is_told_of_once(store: Store) -> None:
