@@ -3,86 +3,121 @@
 -- window here is longer by that, and so are least tokens. `asked_at` is when they are asked: nothing
 -- reads the clock.
 
--- `holds_seconds` = window and wait of the rule. `threshold` is what its value is compared with.
--- PrefixscopeExporterDown is not among them: whoever answers is up.
+-- Window and wait of each rule, and what its value is compared with. Constants, so that a scan skips
+-- what is older; `wanted` is the name of the alert.
+CREATE OR REPLACE MACRO alert_holds_seconds(wanted) AS MAP {
+    'PrefixcachePeakHitDrop': 3600,
+    'PrefixcacheHitDrop': 3600,
+    'PrefixcacheTemplateHitCollapse': 2700,
+    'PrefixcacheHitsFrozen': 1200,
+    'PrefixcacheCoverageLost': 2400,
+    'PrefixcacheKvSaturated': 1500,
+    'PrefixcacheEvictionRegret': 2700,
+    'PrefixcacheOffloadNotPaying': 86400,
+    'PrefixcacheReplicaOutlier': 2700,
+    'PrefixcacheStaleReuse': 3600,
+    'PrefixcacheStaleReuseLikely': 3600,
+    'PrefixcacheResetStorm': 3600,
+    'PrefixscopeTargetDown': 300,
+    'PrefixscopeMetricMissing': 1800,
+    'PrefixscopeLagging': 1800,
+    'PrefixscopeRejecting': 1800,
+    'PrefixscopeLabelsFolded': 86400
+}[wanted];
+CREATE OR REPLACE MACRO alert_seconds(wanted) AS to_seconds(alert_holds_seconds(wanted));
+CREATE OR REPLACE MACRO alert_threshold(wanted) AS MAP {
+    'PrefixcacheTemplateHitCollapse': 0.33::DOUBLE,
+    'PrefixcacheHitsFrozen': 0::DOUBLE,
+    'PrefixcacheCoverageLost': 0.5::DOUBLE,
+    'PrefixcacheKvSaturated': 0.95::DOUBLE,
+    'PrefixcacheEvictionRegret': 0.3::DOUBLE,
+    'PrefixcacheOffloadNotPaying': 0::DOUBLE,
+    'PrefixcacheReplicaOutlier': 0.5::DOUBLE,
+    'PrefixcacheStaleReuse': 0::DOUBLE,
+    'PrefixcacheStaleReuseLikely': 0::DOUBLE,
+    'PrefixcacheResetStorm': 3::DOUBLE,
+    'PrefixscopeTargetDown': 0::DOUBLE,
+    'PrefixscopeMetricMissing': 1::DOUBLE,
+    'PrefixscopeLagging': 900::DOUBLE,
+    'PrefixscopeRejecting': 0.05::DOUBLE,
+    'PrefixscopeLabelsFolded': 20::DOUBLE
+}[wanted];
+
+-- Not among them are PrefixscopeExporterDown and PrefixscopeNotJudging: whoever answers is up, and
+-- judges.
 CREATE OR REPLACE VIEW alert_rules AS
+SELECT
+    *, alert_holds_seconds(alert) AS holds_seconds, alert_threshold(alert) AS threshold
 FROM (VALUES
     (
-        'PrefixcachePeakHitDrop', 'page', 3600, NULL,
+        'PrefixcachePeakHitDrop', 'page',
         'The token hit ratio dropped beyond what hours and load explain, and it hurts'
     ),
     (
-        'PrefixcacheHitDrop', 'ticket', 3600, NULL,
+        'PrefixcacheHitDrop', 'ticket',
         'The token hit ratio dropped beyond what hours and load explain'
     ),
     (
-        'PrefixcacheTemplateHitCollapse', 'ticket', 2700, 0.33,
+        'PrefixcacheTemplateHitCollapse', 'ticket',
         'A template''s prompts hardly hit any more'
     ),
     (
-        'PrefixcacheHitsFrozen', 'ticket', 1200, 0,
+        'PrefixcacheHitsFrozen', 'ticket',
         'A replica reuses nothing any more'
     ),
     (
-        'PrefixcacheCoverageLost', 'ticket', 2400, 0.5,
+        'PrefixcacheCoverageLost', 'ticket',
         'Requests stopped reporting their cached tokens'
     ),
     (
-        'PrefixcacheKvSaturated', 'ticket', 1500, 0.95,
+        'PrefixcacheKvSaturated', 'ticket',
         'KV memory is full and blocks are evicted, which is not usual at this hour'
     ),
     (
-        'PrefixcacheEvictionRegret', 'ticket', 2700, 0.3,
+        'PrefixcacheEvictionRegret', 'ticket',
         'Blocks are evicted that are wanted again soon after'
     ),
     (
-        'PrefixcacheOffloadNotPaying', 'ticket', 86400, 0,
+        'PrefixcacheOffloadNotPaying', 'ticket',
         'Keeping KV in a lower tier costs more than it saves'
     ),
     (
-        'PrefixcacheReplicaOutlier', 'ticket', 2700, 0.5,
+        'PrefixcacheReplicaOutlier', 'ticket',
         'A replica reuses less than half of what the others of its model do'
     ),
     (
-        'PrefixcacheStaleReuse', 'page', 3600, 0,
+        'PrefixcacheStaleReuse', 'page',
         'KV written under other weights or another adapter is reused'
     ),
     (
-        'PrefixcacheStaleReuseLikely', 'ticket', 3600, 0,
+        'PrefixcacheStaleReuseLikely', 'ticket',
         'KV may have been reused that was written under another model or engine version'
     ),
     (
-        'PrefixcacheResetStorm', 'ticket', 3600, 3,
+        'PrefixcacheResetStorm', 'ticket',
         'A replica loses its whole cache again and again'
     ),
     (
-        'PrefixscopeTargetDown', 'ticket', 300, 0,
+        'PrefixscopeTargetDown', 'ticket',
         'An engine''s metric page does not answer'
     ),
     (
-        'PrefixscopeMetricMissing', 'ticket', 1800, 1,
+        'PrefixscopeMetricMissing', 'ticket',
         'A metric that an engine of this kind should serve is absent'
     ),
     (
-        'PrefixscopeLagging', 'ticket', 1800, 900,
+        'PrefixscopeLagging', 'ticket',
         'Request rows do not arrive, or arrive too late'
     ),
     (
-        'PrefixscopeRejecting', 'ticket', 1800, 0.05,
+        'PrefixscopeRejecting', 'ticket',
         'Request rows are rejected'
     ),
     (
-        'PrefixscopeLabelsFolded', 'ticket', 86400, 20,
+        'PrefixscopeLabelsFolded', 'ticket',
         'A label takes on more names than are shown'
     )
-) AS rules (alert, severity, holds_seconds, threshold, summary);
-
-CREATE OR REPLACE MACRO alert_seconds(wanted) AS (
-    SELECT to_seconds(holds_seconds) FROM alert_rules WHERE alert = wanted
-);
-CREATE OR REPLACE MACRO alert_threshold(wanted) AS (
-    SELECT threshold::DOUBLE FROM alert_rules WHERE alert = wanted
-);
+) AS rules (alert, severity, summary);
 
 -- What engines counted in a window, by model and replica.
 CREATE OR REPLACE MACRO alert_counted(from_moment, asked_at) AS TABLE

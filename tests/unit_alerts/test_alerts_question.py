@@ -47,12 +47,12 @@ def cursor(tables: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnect
 
 @pytest.fixture
 def ask(cursor: duckdb.DuckDBPyConnection) -> Ask:
-    """The alerts that there are at NOW, of both parts."""
+    """The alerts that there are at NOW; with all=1 those of stale KV too, which cost much."""
 
     def rows(**params: object) -> list[dict[str, Any]]:
         tables = [
             registry.run(cursor, "alerts", {"until": NOW, "part": part, **params})
-            for part in ("rest", "stale")
+            for part in (("rest", "stale") if "all" in params else ("rest",))
         ]
         return [row for table in tables for row in registry.rows(table)]
 
