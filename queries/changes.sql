@@ -10,6 +10,7 @@ params:
   soon_seconds: {type: BIGINT, default: 300, minimum: 1, meaning: "Evicted KV that is stored again so soon counts as surely won."}
   least_coverage_ratio: {type: DOUBLE, default: 0.95, meaning: "A source whose coverage is at least this has no gap."}
   least_tokens_per_day: {type: BIGINT, default: null, minimum: 0, meaning: "Changes that could win fewer tokens a day are not listed; if not set 0.5 % of the prompt tokens of a day, at least 10000."}
+  most_turns: {type: BIGINT, default: 2000000, minimum: 1, meaning: "Of more requests in the window, conversations are sampled."}
   limit: {type: BIGINT, default: 20, minimum: 1, meaning: "Most rows."}
   model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   route: {type: VARCHAR, default: null, meaning: "Only this route; leaves out what events tell."}
@@ -67,7 +68,7 @@ candidates AS (
     UNION ALL BY NAME
     FROM change_sessions(
         getvariable('since'), getvariable('until'), getvariable('model'), getvariable('route'),
-        getvariable('template'), getvariable('tenant')
+        getvariable('template'), getvariable('tenant'), coalesce(getvariable('most_turns'), 2000000)
     )
     UNION ALL BY NAME
     FROM change_spread(

@@ -134,14 +134,21 @@ SELECT
     '--enable-hierarchical-cache; then: prefixscope query offload_verdict' AS next_step
 FROM sums;
 
+-- Of how many conversations one is looked at, so that the requests of those stay below `most`:
+-- putting the requests of all of them in order would cost more than every other figure together.
+CREATE OR REPLACE MACRO change_stride(since_border, until_border, most) AS TABLE
+SELECT greatest(1, ceil(total(requests) / most))::BIGINT AS stride
+FROM hour_rollup, change_window(since_border, until_border)
+WHERE hour >= begins AND hour < ends;
+
 -- Turns that resend a conversation: the next request of a session, of the same model and template,
 -- within ten minutes and no shorter than the one before it. What that one had in its prompt can at
--- most be cached. `moved`: another replica served it.
+-- most be cached. `moved`: another replica served it. Each stands for `stride` turns.
 CREATE OR REPLACE MACRO change_turns(
-    since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant
+    since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant, most
 ) AS TABLE
 SELECT
-    model, template, resent_tokens, days,
+    model, template, resent_tokens, days, stride,
     least(cached_tokens, resent_tokens) AS cached_tokens,
     cached_tokens / resent_tokens AS share,
     coalesce(moved, false) AS moved
@@ -154,10 +161,12 @@ FROM (
             AS cached_tokens,
         lag(prompt_tokens) OVER earlier AS resent_tokens,
         epoch(ts - lag(ts) OVER earlier) AS gap_seconds,
-        replica <> lag(replica) OVER earlier AS moved
-    FROM requests, change_window(since_border, until_border)
+        replica <> lag(replica) OVER earlier AS moved, stride
+    FROM
+        requests, change_window(since_border, until_border),
+        change_stride(since_border, until_border, most)
     WHERE
-        session IS NOT NULL AND ts >= begins - INTERVAL 10 MINUTE AND ts < ends
+        session IS NOT NULL AND hash(session) % stride = 0 AND ts >= begins - INTERVAL 10 MINUTE AND ts < ends
         AND ts >= (SELECT hour FROM hot_from)
         AND replica_role IS DISTINCT FROM 'decode'
         AND matches(coalesce(model, ''), wanted_model)
@@ -174,11 +183,12 @@ WHERE
 -- tenth of it. At most all that was resent is won; at least what the lower quarter of those that do
 -- better reuse, nothing where there are not 100 of them.
 CREATE OR REPLACE MACRO change_sessions(
-    since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant
+    since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant, most
 ) AS TABLE
 WITH turns AS MATERIALIZED (
     FROM change_turns(
-        since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant
+        since_border, until_border, wanted_model, wanted_route, wanted_template, wanted_tenant,
+        most
     )
 ),
 
@@ -215,10 +225,12 @@ judged AS (
 
 sums AS (
     SELECT
-        model, template, moved, any_value(days) AS days, count(*) AS turns,
+        model, template, moved, any_value(days) AS days, any_value(stride) AS stride,
+        sum(stride) AS turns,
         any_value(stayed_share) AS stayed_share, any_value(better_share) AS better_share,
-        sum(resent_tokens) AS resent_tokens, sum(cached_tokens) AS cached_tokens,
-        sum(greatest(0, better_share * resent_tokens - cached_tokens)) AS lower
+        sum(stride * resent_tokens) AS resent_tokens,
+        sum(stride * cached_tokens) AS cached_tokens,
+        sum(stride * greatest(0, better_share * resent_tokens - cached_tokens)) AS lower
     FROM judged
     GROUP BY ALL
     HAVING NOT moved OR ratio(sum(cached_tokens), sum(resent_tokens)) + 0.05 < stayed_share
@@ -257,7 +269,8 @@ SELECT
                 ELSE 'nothing of the model shows how much could be'
             END
         )
-    END AS evidence,
+    END || CASE WHEN stride > 1 THEN format(' Counted in one of {} conversations.', stride) ELSE '' END
+        AS evidence,
     CASE
         WHEN moved
             THEN 'router: session affinity (a consistent hash of the session), or routing by prefix'

@@ -6,6 +6,7 @@ Tokens are of one day: the data begins and ends within the day before the window
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import duckdb
 import pytest
 
 from tests.unit_changes.changes_store import UNTIL, ChangesStore, bounds
@@ -157,6 +158,23 @@ def test_turns_on_another_replica_reuse_less(store: ChangesStore) -> None:
         "50 turns a day were served by another replica than the turn before: of 50,000 tokens a "
         "day they resend 10.0 % were cached, of those that stay 80.0 %."
     )
+
+
+def test_of_many_conversations_a_share_speaks_for_all(store: ChangesStore) -> None:
+    """3,000 requests where 1,000 may be looked at: one conversation of three, counted threefold."""
+    conversations(store, "stay", 1_000, 800, template="t")
+    conversations(store, "move", 500, 100, "ab", template="t")
+    store.hour(NOON, 3_750_000, 850_000, requests=3_000, template="t")
+    [row] = store.changes(most_turns=1_000)
+    picked = duckdb.sql(
+        "SELECT count(*) FROM range(500) r(i) WHERE hash('move-' || i) % 3 = 0"
+    ).fetchall()[0][0]
+    assert 100 < picked < 250
+    assert bounds(row) == ("replica spread", "t", 3 * picked * 700, 3 * picked * 900)
+    assert row["evidence"].startswith(f"{3 * picked} turns a day were served by another replica")
+    assert row["evidence"].endswith(" Counted in one of 3 conversations.")
+    [row] = store.changes(most_turns=3_000)
+    assert bounds(row) == ("replica spread", "t", 350_000, 450_000)
 
 
 def test_too_few_turns_that_stay_show_nothing(store: ChangesStore) -> None:
