@@ -297,7 +297,7 @@ def test_coverage_is_lost_below_half_of_the_day_before(
     )
 
 
-def test_t3_tokens_that_no_cache_could_serve_are_no_lost_coverage(
+def test_t39_tokens_that_no_cache_could_serve_are_no_lost_coverage(
     told: Told, cursor: duckdb.DuckDBPyConnection
 ) -> None:
     """80,000 eligible tokens all carry a count; 200,000 more never could."""
@@ -469,7 +469,7 @@ def logged(cursor: duckdb.DuckDBPyConnection, until: datetime, tokens: int) -> N
     ],
     ids=["busy yesterday", "quiet", "busy always", "quieter a week ago", "idle a week ago"],
 )
-def test_t13_a_log_that_stops_where_no_engine_is_scraped(
+def test_a_log_that_stops_where_no_engine_is_scraped(
     told: Told, cursor: duckdb.DuckDBPyConnection,
     day_before: int, week_before: int | None, earlier: bool, fires: bool,
 ) -> None:  # fmt: skip
