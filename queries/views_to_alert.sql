@@ -419,7 +419,8 @@ FROM (
 WHERE resets >= alert_threshold('PrefixcacheResetStorm');
 
 -- What the last scrapes said; nothing of a time long before or after them. A metric is missing since
--- the process that serves the page began, as far as a day of pages tells.
+-- the process that serves the page began, as far as a day of pages tells; a page without any sample is
+-- not waited for.
 CREATE OR REPLACE MACRO alert_targets(asked_at) AS TABLE
 WITH scraped AS (
     SELECT * FROM targets
@@ -444,7 +445,8 @@ FROM scraped
 WHERE up = false
 UNION ALL
 SELECT
-    'PrefixscopeMetricMissing', concat(target, ' ', metric), coalesce(began, last_attempt), 1::DOUBLE,
+    'PrefixscopeMetricMissing', concat(target, ' ', metric),
+    coalesce(began, last_attempt - alert_seconds('PrefixscopeMetricMissing')), 1::DOUBLE,
     target || ' has no ' || metric || ': figures from it are unknown, not 0.'
 FROM (SELECT target, last_attempt, up, unnest(missing_metrics) AS metric FROM scraped)
 LEFT JOIN pages USING (target)

@@ -423,6 +423,7 @@ def test_t13_targets_that_do_not_answer_or_miss_a_metric(
         ("away", False, NOW - timedelta(minutes=2), []),
         ("renamed", True, NOW, ["vllm:prefix_cache_hits"]),
         ("restarted", True, NOW, ["vllm:prefix_cache_hits"]),
+        ("blank", True, NOW, ["vllm:prefix_cache_hits"]),
         ("fine", True, NOW, []),
     ]
     for target, up, success, missing in rows:
@@ -435,6 +436,7 @@ def test_t13_targets_that_do_not_answer_or_miss_a_metric(
     put_page(cursor, NOW - timedelta(hours=3), 0.1, target="restarted")
     put_page(cursor, NOW - timedelta(minutes=40), 0.1, target="restarted", reset=True)
     assert [(row["alert"], row["state"], row["subject"]) for row in ask()] == [
+        ("PrefixscopeMetricMissing", "firing", "blank vllm:prefix_cache_hits"),
         ("PrefixscopeMetricMissing", "firing", "renamed vllm:prefix_cache_hits"),
         ("PrefixscopeTargetDown", "firing", "gone"),
         ("PrefixscopeMetricMissing", "pending", "restarted vllm:prefix_cache_hits"),
