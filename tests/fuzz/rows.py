@@ -31,6 +31,7 @@ _LARGEST = 10**9
 _BLANK_BYTES = 16
 # Questions that cannot be asked without saying something.
 _NEEDED = {
+    "alerts": {"until": "2026-12-01T00:00:00Z"},
     "dimension_values": {"dimension": "tenant"},
     "movers": {"by": "tenant"},
     "explain": {"by": "tenant"},
