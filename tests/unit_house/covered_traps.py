@@ -101,8 +101,6 @@ TITLES = {
     86: "Model, adapter and salt are part of a prefix",
     87: "Media are part of a prefix",
     88: "Losses to routing and to layout are told apart",
-    94: "Restarts are tried before prompts are blamed",
-    88: "Losses to routing and to layout are told apart",
     89: "A routing key may part an identical prefix",
     90: "Expired only where the idle gap exceeds the lifetime",
     91: "No local cause is an answer",
