@@ -28,7 +28,9 @@ _ABOUT = ("model", "route", "template", "tenant", "replica", "subject")
 def alerts(
     at: Annotated[
         str | None,
-        typer.Option(help="The moment to judge: 2h (back from now) or an ISO time. [default: now]"),
+        typer.Option(
+            help="The moment to judge: 2h (back from now) or an ISO time.", show_default="now"
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also list alerts that are silent or cannot be told.")
@@ -42,16 +44,19 @@ def alerts(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help=f"File that knows what was told. [default: {STATE_NAME} in the store]"),
+        typer.Option(
+            help="File that knows what was told.", show_default=f"{STATE_NAME} in the store"
+        ),
     ] = None,
     external_url: Annotated[
-        str, typer.Option(help="Where people reach the exporter, for links. [default: --url]")
+        str, typer.Option(help="Where people reach the exporter, for links.", show_default="--url")
     ] = "",
     watch: Annotated[
         int | None, typer.Option(min=5, help="Ask again every so many seconds, until stopped.")
     ] = None,
     zone: Annotated[
-        str | None, typer.Option(help="Time zone of the hours compared. [default: the exporter's]")
+        str | None,
+        typer.Option(help="Time zone of the hours compared.", show_default="the exporter's"),
     ] = None,
     store: options.StoreFolder = None,
     url: options.Url = None,

@@ -32,7 +32,8 @@ Files = Annotated[
     typer.Argument(
         metavar="[FILE...]",
         help="Logs or traces with chains of block hashes, and recorded KV-cache events beside "
-        "them; - for standard input. [default: the store]",
+        "them; - for standard input.",
+        show_default="the store",
     ),
 ]
 By = Annotated[
@@ -41,13 +42,13 @@ By = Annotated[
 Rule = Annotated[
     str | None,
     typer.Option(
-        help=f"How the cache counts: {', '.join(RULES)}. [default: full; hosted providers have "
-        "their own]"
+        help=f"How the cache counts: {', '.join(RULES)}.",
+        show_default="full; hosted providers have their own",
     ),
 ]
 BlockTokens = Annotated[
     int | None,
-    typer.Option(min=1, help="The cache's own block. [default: as told, else the chain's]"),
+    typer.Option(min=1, help="The cache's own block.", show_default="as told, else the chain's"),
 ]
 Replicas = Annotated[
     int | None, typer.Option(min=1, help="Of a bare trace: how many replicas it runs on.")
@@ -57,14 +58,15 @@ CapacityBlocks = Annotated[
     typer.Option(
         min=1,
         help="Blocks each replica's cache holds: models what a bare trace does not tell, and is "
-        "compared with what a log does. [default: never full]",
+        "compared with what a log does.",
+        show_default="never full",
     ),
 ]
 Router = Annotated[
     str, typer.Option(help=f"Who gets which request of a bare trace: {', '.join(ROUTERS)}.")
 ]
 Since = Annotated[
-    str | None, typer.Option(help="From then on: 24h, 7d or an ISO time. [default: all time]")
+    str | None, typer.Option(help="From then on: 24h, 7d or an ISO time.", show_default="all time")
 ]
 
 

@@ -95,7 +95,7 @@ def backfill(
     prometheus: Address = None,
     usage: Usage = None,
     since: Annotated[str, typer.Option(help="From then on: 30d, or an ISO time.")] = "30d",
-    until: Annotated[str | None, typer.Option(help="Up to then. [default: now]")] = None,
+    until: Annotated[str | None, typer.Option(help="Up to then.", show_default="now")] = None,
     every: Every = 60,
     job: Jobs = None,
     header: Headers = None,

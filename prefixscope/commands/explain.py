@@ -26,13 +26,17 @@ def explain(
     since: Annotated[
         str, typer.Option(help="Start of the window: 24h, 7d or an ISO time.")
     ] = "24h",
-    until: Annotated[str | None, typer.Option(help="Its end, exclusive. [default: open]")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Its end, exclusive.", show_default="open")
+    ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Start of the baseline. [default: the window of equal length before]"),
+        typer.Option(
+            help="Start of the baseline.", show_default="the window of equal length before"
+        ),
     ] = None,
     baseline_until: Annotated[
-        str | None, typer.Option(help="Its end, exclusive. [default: start of the window]")
+        str | None, typer.Option(help="Its end, exclusive.", show_default="start of the window")
     ] = None,
     store: options.StoreFolder = None,
     url: options.Url = None,

@@ -31,7 +31,8 @@ def init(
         typer.Argument(
             metavar="[URL|FILE]...",
             help="Metric pages (HOST:PORT or URL), a Prometheus, a LiteLLM proxy, log files, "
-            "folders. [default: the usual ports of this machine]",
+            "folders.",
+            show_default="the usual ports of this machine",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="File to write; - for standard output.")] = Path(

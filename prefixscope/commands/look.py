@@ -21,7 +21,8 @@ def query(
     name: Annotated[str, typer.Argument(help="The question, like hit_ratio or movers.")],
     by: Annotated[str | None, typer.Option(help="One row for each value of this.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="From then on: 24h, 7d or an ISO time. [default: all time]")
+        str | None,
+        typer.Option(help="From then on: 24h, 7d or an ISO time.", show_default="all time"),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Until then, exclusive.")] = None,
     param: Annotated[
@@ -74,10 +75,11 @@ def now(
     template: Annotated[str | None, typer.Option(help="Only this template.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant.")] = None,
     at: Annotated[
-        str | None, typer.Option(help="At this moment: 2h (ago) or an ISO time. [default: now]")
+        str | None,
+        typer.Option(help="At this moment: 2h (ago) or an ISO time.", show_default="now"),
     ] = None,
     zone: Annotated[
-        str | None, typer.Option(help="Time zone. [default: the setting drops.zone]")
+        str | None, typer.Option(help="Time zone.", show_default="the setting drops.zone")
     ] = None,
     store: options.StoreFolder = None,
     url: options.Url = None,

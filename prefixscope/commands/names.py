@@ -40,7 +40,7 @@ def names(
     ],
     source: Annotated[
         str | None,
-        typer.Option(help="Source whose rules apply. [default: the only one with rules]"),
+        typer.Option(help="Source whose rules apply.", show_default="the only one with rules"),
     ] = None,
     log_format: Annotated[
         str, typer.Option("--format", help="Format of the logs, or auto; see: prefixscope formats.")

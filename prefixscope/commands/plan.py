@@ -30,7 +30,7 @@ def geometry(
     ],
     kv_dtype: Annotated[
         str | None,
-        typer.Option(help=f"Type of KV: {', '.join(KV_DTYPES)}. [default: the weights' type]"),
+        typer.Option(help=f"Type of KV: {', '.join(KV_DTYPES)}.", show_default="the weights' type"),
     ] = None,
     tensor_parallel: Annotated[
         int, typer.Option("--tp", min=1, help="GPUs that share the model.")

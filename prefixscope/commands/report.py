@@ -20,7 +20,9 @@ def report(
     ],
     week: Annotated[
         str | None,
-        typer.Option(help="ISO week, like 2026-W48. [default: the latest full week with data]"),
+        typer.Option(
+            help="ISO week, like 2026-W48.", show_default="the latest full week with data"
+        ),
     ] = None,
     zone: Annotated[
         str, typer.Option(help="Whose clocks begin the week and its days, like Europe/Berlin.")

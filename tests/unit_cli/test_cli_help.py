@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import typer
+from typer.core import TyperGroup, TyperOption
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.engines import ENGINES
 from exporter.sources.formats import FORMATS
 from prefixscope import __version__
+from prefixscope.cli import app
 from prefixscope.commands import look
 
 COMMANDS = (
@@ -47,6 +50,17 @@ def test_every_command_has_help_with_an_example(cli: Cli, command: str) -> None:
     done = cli(command, "--help")
     assert done.status == 0
     assert f"prefixscope {command}" in done.out.split("Example:", 1)[1]
+
+
+def test_nothing_said_of_an_option_is_lost_as_markup(cli: Cli) -> None:
+    """Square brackets in help are markup: "[default: now]" would not be shown."""
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
+    told = [option.help or "" for each in command.commands.values() for option in each.params
+            if isinstance(option, TyperOption)]  # fmt: skip
+    assert len(told) > 100
+    assert not [text for text in told if "[" in text]
+    assert "[default: (the latest full week with data)]" in cli("report", "--help").out
 
 
 def test_version(cli: Cli) -> None:
