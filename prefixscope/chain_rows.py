@@ -47,13 +47,26 @@ def parts_of(table: pa.Table, rule: CacheRule | None, block_tokens: int | None) 
     values, counts = np.unique(np.array(kinds)[chained], return_counts=True)
     largest = values[counts.argmax()] if len(values) else kinds[0]
     kinds = [kind if known else largest for kind, known in zip(kinds, chained, strict=True)]
+    order = _order(table)
     for kind in dict.fromkeys(kinds):
-        rows = np.flatnonzero(np.array(kinds) == kind)
-        own = table.take(rows)
+        rows = order[np.array(kinds)[order] == kind]
+        own = taken(table, rows)
         grain = int(grains[rows].max()) or HASH_GRAIN_TOKENS
         found = rule or RULES[kind.split("/")[0]]
         found = found.of_blocks(block_tokens or _engine_block(own, grain))
         yield Part(_traffic(own, grain, found), found, rows)
+
+
+def taken(table: pa.Table, rows: Numbers) -> pa.Table:
+    """These rows. All of them in their order are the table itself: chains are large to copy."""
+    whole = len(rows) == len(table) and bool((rows == np.arange(len(rows))).all())
+    return table if whole else table.take(rows)
+
+
+def _order(table: pa.Table) -> Numbers:
+    """The places of rows in the order in which they came, which is how bare traces run."""
+    order: Numbers = np.lexsort((_whole(table["position"], 0), _whole(table["batch"], 0)))
+    return order
 
 
 def _rule_names(table: pa.Table) -> npt.NDArray[np.object_]:

@@ -1,7 +1,7 @@
 /*
 name: request_chains
 question: Which blocks did the prompt of each request have, and what was cached of it?
-grain: one row per attempt, rows still hot; in the order in which rows came
+grain: one row per attempt, rows still hot; in no order (chains are too large to sort), see batch and position
 params:
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
@@ -31,6 +31,8 @@ columns:
   content_hashes: {type: "UBIGINT[]", unit: id, meaning: "The same blocks, each named by its own tokens only."}
   hash_scope: {type: VARCHAR, unit: name, meaning: "Where the names mean the same: global, engine or trace."}
   hash_key_id: {type: VARCHAR, unit: id, meaning: "Key they were made with, '' if not by us; names of different keys are never compared."}
+  batch: {type: BIGINT, unit: position, meaning: "Batch of lines that brought the row; rows came in the order of batch and position."}
+  position: {type: BIGINT, unit: position, meaning: "Where its line stands in that input."}
 */
 SELECT
     ts, trace_id, coalesce(session, '') AS session, coalesce(replica, '') AS replica,
@@ -40,10 +42,9 @@ SELECT
     coalesce(scope, '') AS scope, prompt_tokens, cached_tokens, cache_write_tokens, output_tokens,
     queue_seconds, ttft_seconds, ttft_point, e2e_seconds,
     coalesce(ineligible_reason, '') AS ineligible_reason, block_size, block_hashes, content_hashes,
-    coalesce(hash_scope, '') AS hash_scope, coalesce(hash_key_id, '') AS hash_key_id
+    coalesce(hash_scope, '') AS hash_scope, coalesce(hash_key_id, '') AS hash_key_id, batch, position
 FROM requests
 WHERE
     prompt_tokens > 0
     AND replica_role IS DISTINCT FROM 'decode'
-    AND in_window(ts, getvariable('since'), getvariable('until'))
-ORDER BY batch, position;
+    AND in_window(ts, getvariable('since'), getvariable('until'));
