@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exporter.errors import PrefixscopeError
-from prefixscope.chain_rows import Part, is_observed, parts_of, replica_names
+from prefixscope.chain_rows import CHAINS, Part, is_observed, parts_of, replica_names
 from prefixscope.heard import Heard, beside
 from replay.causes import CAUSES, DETAILS, Causes, attribute
 from replay.lru import agreement, modelled_cached_tokens, round_robin
@@ -37,13 +38,14 @@ class Assumed:
 class Sums:
     """Sums over requests whose cached tokens are known: prompt = cached + the sum of causes.
 
-    `eligible_prompt_tokens`: of those that a cache could serve at all.
+    `eligible_prompt_tokens` and `eligible_cached_tokens`: of those that a cache could serve at all.
     """
 
     requests: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     eligible_prompt_tokens: int = 0
+    eligible_cached_tokens: int = 0
     unreported_requests: int = 0
     unreported_prompt_tokens: int = 0
     warm_before_log_tokens: int = 0
@@ -52,19 +54,20 @@ class Sums:
 
     @property
     def token_hit_ratio(self) -> float | None:
-        """Cached ÷ prompt tokens that a cache could serve; None where there are none."""
+        """Cached ÷ prompt tokens of requests a cache could serve; None where there are none."""
         whole = self.eligible_prompt_tokens
-        return self.cached_tokens / whole if whole else None
+        return self.eligible_cached_tokens / whole if whole else None
 
     def add(self, found: Causes, picked: Flags) -> None:
         """More requests: those of `found` that are picked."""
         known, unknown = picked & found.reported, picked & ~found.reported
         prompt, cached = found.prompt_tokens, found.cached_tokens
-        lost = (found.tokens["ineligible"] == prompt - cached) & (cached < prompt)
+        eligible = known & ~found.no_cache
         self.requests += int(known.sum())
         self.prompt_tokens += int(prompt[known].sum())
         self.cached_tokens += int(cached[known].sum())
-        self.eligible_prompt_tokens += int(prompt[known & ~lost].sum())
+        self.eligible_prompt_tokens += int(prompt[eligible].sum())
+        self.eligible_cached_tokens += int(cached[eligible].sum())
         self.unreported_requests += int(unknown.sum())
         self.unreported_prompt_tokens += int(prompt[unknown].sum())
         self.warm_before_log_tokens += int(found.warm_before_log_tokens[known].sum())
@@ -87,13 +90,14 @@ class Compared:
     predicted_tokens: int = 0
     observed_tokens: int = 0
 
-    def add(self, traffic: Traffic, rule: CacheRule) -> None:
-        """More requests."""
+    def add(self, traffic: Traffic, rule: CacheRule, picked: Flags) -> None:
+        """More requests: those of `traffic` that are picked."""
         found = agreement(traffic, rule, self.capacity_blocks)
-        known = found.observed_tokens != NOT_REPORTED
+        known = picked & (found.observed_tokens != NOT_REPORTED)
+        differs = picked & found.differs
         self.requests += int(known.sum())
-        self.differing_requests += int(found.differs.sum())
-        self.by_answers += int((found.differs & found.depends_on_answers).sum())
+        self.differing_requests += int(differs.sum())
+        self.by_answers += int((differs & found.depends_on_answers).sum())
         self.predicted_tokens += int(found.predicted_tokens[known].sum())
         self.observed_tokens += int(found.observed_tokens[known].sum())
 
@@ -112,13 +116,19 @@ class Waterfall:
 
 
 def waterfall(
-    table: pa.Table, assumed: Assumed, heard: Heard | None = None, by: str | None = None
+    table: pa.Table,
+    assumed: Assumed,
+    heard: Heard | None = None,
+    by: str | None = None,
+    since: datetime | None = None,
 ) -> Waterfall:
-    """Name the causes of all rows of a `request_chains` answer.
+    """Name the causes of the rows of a `request_chains` answer from `since` on (UTC, no zone).
 
-    PrefixscopeError where there are no rows, or block sizes do not go into each other.
+    Rows before it are history: what they had is known, and they are in no sum. PrefixscopeError
+    where there are no rows, or block sizes do not go into each other.
     """
-    if not len(table):
+    counted = _from(table, since)
+    if not counted.any():
         raise PrefixscopeError("there are no requests with a prompt to explain")
     observed, heard = is_observed(table), heard or Heard()
     total, groups = Sums(), dict[str, Sums]()
@@ -127,14 +137,17 @@ def waterfall(
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
     for part in parts_of(table, assumed.rule, assumed.block_tokens or heard.block_tokens):
-        own = table.take(part.rows)
-        found, replicas = _causes(part, own, assumed, observed, heard, compared)
+        picked = counted[part.rows]
+        if not picked.any():
+            continue
+        own = table.drop_columns(list(CHAINS)).take(part.rows)
+        found, replicas = _causes(part, own, assumed, observed, heard, compared, picked)
         rules.append(part.rule.words())
-        total.add(found, np.ones(len(found.prompt_tokens), np.bool_))
+        total.add(found, picked)
         if by is not None:
             labels = replicas if by == "replica" else _labels(own, by)
-            for value in dict.fromkeys(labels.tolist()):
-                groups.setdefault(value, Sums()).add(found, labels == value)
+            for value in dict.fromkeys(labels[picked].tolist()):
+                groups.setdefault(value, Sums()).add(found, picked & (labels == value))
     largest_first = sorted(groups.items(), key=lambda group: -group[1].prompt_tokens)
     is_short = bool(_span(table) < HORIZON)
     return Waterfall(
@@ -149,6 +162,7 @@ def _causes(
     observed: bool,
     heard: Heard,
     compared: Compared | None,
+    picked: Flags,
 ) -> tuple[Causes, Labels]:
     """The causes of a part, and the replica of each of its requests."""
     traffic, rule, names = part.traffic, part.rule, replica_names(table)
@@ -163,10 +177,17 @@ def _causes(
         if heard.replicas:
             names = list(dict.fromkeys([*heard.replicas, *names]))
         if compared is not None:
-            compared.add(traffic, rule)
+            compared.add(traffic, rule, picked)
         return attribute(traffic, rule, fleet), _named(traffic, names)
     except ValueError as error:
         raise PrefixscopeError(f"{error}; name the cache's own with --block-tokens") from error
+
+
+def _from(table: pa.Table, since: datetime | None) -> Flags:
+    if since is None:
+        return np.ones(len(table), np.bool_)
+    later: Flags = pc.greater_equal(table["ts"], pa.scalar(since, table["ts"].type)).to_numpy()
+    return later
 
 
 def _named(traffic: Traffic, names: list[str]) -> Labels:

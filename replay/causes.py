@@ -56,12 +56,15 @@ class Causes:
 
     `tokens`: cause or detail → tokens of each request, 0 where no cached count is known.
     `warm_before_log_tokens`: cached tokens that nothing in the traffic had brought there.
+    `no_cache`: of no token of the prompt could a cache have been asked; what such a request was
+    served all the same came from elsewhere.
     """
 
     prompt_tokens: Numbers
     cached_tokens: Numbers
     tokens: Mapping[str, Numbers]
     warm_before_log_tokens: Numbers
+    no_cache: Flags
     reported: Flags = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,6 +99,7 @@ def attribute(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> 
         traffic.cached_tokens,
         {name: column[back] for name, column in tokens.items()},
         np.where(asked, known.warm_tokens, 0)[back],
+        (reported & (~asked | (columns.eligible_tokens == 0)))[back],
     )
 
 
