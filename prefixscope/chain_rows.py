@@ -17,6 +17,8 @@ from replay.known_blocks import mixed, within
 from replay.rules import RULES, CacheRule
 from replay.traffic import NOT_REPORTED, Chains, Names, Numbers, Seconds, Traffic, starts_of
 
+# What is large of a row: taken only where chains are read.
+CHAINS = ("block_hashes", "content_hashes")
 # Rules of hosted caches; every other cache counts whole blocks unless the person says otherwise.
 _PROVIDER_RULES = {"anthropic": "anthropic", "openai": "openai", "azure": "openai"}
 _DEFAULT_RULE = "full"
