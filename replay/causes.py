@@ -80,8 +80,8 @@ class Causes:
 def attribute(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> Causes:
     """Name the cause of every missed token of every request.
 
-    `fleet`: what is known of the caches beside the requests. Raises ValueError where the block
-    size of the rule and that of the chains do not go into each other.
+    `fleet`: what is known of the caches beside the requests. Raises BlockSizesDisagree where
+    the block of the rule and that of the chains do not go into each other.
     """
     columns = Columns.of(traffic, rule, fleet or Fleet())
     known = Depths.of(columns)

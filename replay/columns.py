@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from replay.contents import sorted_pieces
-from replay.rules import CacheRule
+from replay.rules import BlockSizesDisagree, CacheRule
 from replay.timeline import Timeline
 from replay.traffic import (
     NOT_REPORTED,
@@ -72,9 +72,9 @@ class Columns:
 
     @classmethod
     def of(cls, traffic: Traffic, rule: CacheRule, fleet: Fleet) -> "Columns":
-        """Raises ValueError where block sizes do not go into each other."""
+        """Raises BlockSizesDisagree where they do not go into each other."""
         rule = rule.of_blocks(traffic.chains.grain_tokens)
-        unit_tokens = _unit_tokens(rule, traffic.chains.grain_tokens)
+        unit_tokens = unit_tokens_of(rule, traffic.chains.grain_tokens)
         timeline = Timeline.of(traffic, fleet.resets, fleet.gone)
         order = timeline.order
         prompt, cached = traffic.prompt_tokens[order], traffic.cached_tokens[order]
@@ -104,10 +104,14 @@ class Columns:
         )
 
 
-def _unit_tokens(rule: CacheRule, grain_tokens: int) -> int:
+def unit_tokens_of(rule: CacheRule, grain_tokens: int) -> int:
+    """What chains tell of a cache at once: the larger of its block and theirs.
+
+    Raises BlockSizesDisagree where neither is a multiple of the other.
+    """
     small, large = sorted((rule.block_tokens or grain_tokens, grain_tokens))
     if large % small:
-        raise ValueError(
+        raise BlockSizesDisagree(
             f"a cache of blocks of {rule.block_tokens} tokens cannot be told from a chain of blocks"
             f" of {grain_tokens}: one must be a multiple of the other"
         )

@@ -13,6 +13,7 @@ from itertools import count
 
 import numpy as np
 
+from replay.columns import unit_tokens_of
 from replay.known_blocks import numbered, within
 from replay.rules import CacheRule
 from replay.traffic import NOT_REPORTED, Chains, Flags, Numbers, Small, Traffic, starts_of
@@ -79,36 +80,43 @@ def modelled_cached_tokens(
     """Cached tokens of every request if each replica had such a cache of its own; the traffic's
     own counts are not used.
 
-    `answers`: generated tokens take memory too, where the traffic tells how many there were.
+    `answers`: generated tokens take memory too, where the traffic tells how many there were. A
+    cache that counts in less than a block of the chains is modelled by those. Raises ValueError
+    for a rule with a lifetime, which is no matter of memory, and BlockSizesDisagree.
     """
+    if rule.lifetime_seconds is not None:
+        raise ValueError("a cache whose blocks have a lifetime does not lose them for memory alone")
     rule = rule.of_blocks(traffic.chains.grain_tokens)
-    blocks, starts = _blocks(traffic, rule)
+    unit_tokens = unit_tokens_of(rule, traffic.chains.grain_tokens)
+    blocks, starts = _blocks(traffic, rule, unit_tokens)
     requests = len(traffic)
     replicas = [0] * requests if traffic.replica is None else traffic.replica.tolist()
-    caches = {replica: LruCache(capacity_blocks) for replica in set(replicas)}
-    generated = _answer_blocks(traffic, rule) if answers else [0] * requests
+    capacity_units = capacity_blocks
+    if capacity_blocks is not None:
+        # At least one: a cache of less than a block of the chains cannot be told.
+        capacity_units = max(capacity_blocks * (rule.block_tokens or 1) // unit_tokens, 1)
+    caches = {replica: LruCache(capacity_units) for replica in set(replicas)}
+    generated = _answer_blocks(traffic, unit_tokens) if answers else [0] * requests
     order = range(requests)
     if traffic.looked_up is not None:
         order = np.argsort(traffic.looked_up, kind="stable").tolist()
-    kept = [True] * requests if traffic.kept is None else traffic.kept.tolist()
+    kept = ~rule.too_short(traffic.prompt_tokens)
+    kept = (kept if traffic.kept is None else kept & traffic.kept).tolist()
     hits, nameless, places = [0] * requests, count(-1, -1), starts.tolist()
     for row in order:
         if kept[row]:
             chain = blocks[places[row] : places[row + 1]].tolist()
             answer = [next(nameless) for _ in range(generated[row])]
             hits[row] = caches[replicas[row]].serve(chain, answer)
-    size = rule.block_tokens or 1
-    return np.minimum(np.array(hits, np.int64) * size, rule.ceiling_tokens(traffic.prompt_tokens))
+    found = np.array(hits, np.int64) * unit_tokens
+    if traffic.ineligible is not None:
+        found[traffic.ineligible] = 0  # kept like the others, but the look-up was skipped
+    return np.minimum(found, rule.ceiling_tokens(traffic.prompt_tokens))
 
 
-def _blocks(traffic: Traffic, rule: CacheRule) -> tuple[Small, Numbers]:
+def _blocks(traffic: Traffic, rule: CacheRule, unit_tokens: int) -> tuple[Small, Numbers]:
     """The blocks of every prompt as numbers, and where those of each begin."""
-    grain, size = traffic.chains.grain_tokens, rule.block_tokens or 1
-    if size % grain:
-        raise ValueError(
-            f"the model keeps whole blocks of the chains, which have {grain} tokens: blocks of"
-            f" {size} tokens are none"
-        )
+    grain = traffic.chains.grain_tokens
     named = traffic.prompt_tokens // grain
     if rule.ceiling == "partial":
         named = -(-traffic.prompt_tokens // grain)
@@ -116,7 +124,7 @@ def _blocks(traffic: Traffic, rule: CacheRule) -> tuple[Small, Numbers]:
     names = chains.names
     if traffic.deployment is not None:
         names = within(names, np.repeat(traffic.deployment, chains.lengths))
-    return _every(numbered(names)[0], chains, size // grain)
+    return _every(numbered(names)[0], chains, unit_tokens // grain)
 
 
 def _every(numbers: Small, chains: Chains, step: int) -> tuple[Small, Numbers]:
@@ -127,12 +135,13 @@ def _every(numbers: Small, chains: Chains, step: int) -> tuple[Small, Numbers]:
     return numbers[(place + 1) % step == 0], starts_of(chains.lengths // step)
 
 
-def _answer_blocks(traffic: Traffic, rule: CacheRule) -> list[int]:
+def _answer_blocks(traffic: Traffic, unit_tokens: int) -> list[int]:
     """How many whole blocks the answer to each request fills behind its prompt."""
     if traffic.output_tokens is None:
         return [0] * len(traffic)
-    size, prompt = rule.block_tokens or 1, traffic.prompt_tokens
-    filled = (prompt + np.maximum(traffic.output_tokens, 1) - 1) // size - prompt // size
+    prompt = traffic.prompt_tokens
+    whole = prompt + np.maximum(traffic.output_tokens, 1) - 1
+    filled = whole // unit_tokens - prompt // unit_tokens
     blocks: list[int] = filled.tolist()
     return blocks
 

@@ -15,6 +15,10 @@ from replay.traffic import Flags, Numbers
 Ceiling = Literal["whole", "partial"]
 
 
+class BlockSizesDisagree(ValueError):
+    """The block of a cache and that of the chains do not go into each other."""
+
+
 @dataclass(frozen=True)
 class CacheRule:
     """What one cache can serve.

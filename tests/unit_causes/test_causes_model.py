@@ -70,6 +70,45 @@ def test_answers_take_memory_too() -> None:
     assert modelled_cached_tokens(requests, RULES["full"], 4, answers=False).tolist() == [0, 0, 32]
 
 
+def alike(prompts: int, prompt_tokens: int, grain: int, **columns: list[bool]) -> Traffic:
+    """The same prompt over and over."""
+    chain = list(range(1, prompt_tokens // grain + 1))
+    return Traffic(
+        prompt_tokens=np.full(prompts, prompt_tokens),
+        cached_tokens=np.zeros(prompts, np.int64),
+        chains=Chains.of([chain] * prompts, grain),
+        **{name: np.array(values) for name, values in columns.items()},  # type: ignore[arg-type]
+    )
+
+
+def test_t92_a_modelled_cache_keeps_no_prompt_below_the_minimum() -> None:
+    """Caching begins at 1,024 tokens: of 800 nothing is served, of 1,152 all but the last 128."""
+    openai = RULES["openai"]
+    assert modelled_cached_tokens(alike(2, 800, 16), openai, None).tolist() == [0, 0]
+    assert modelled_cached_tokens(alike(2, 1152, 16), openai, None).tolist() == [0, 1024]
+
+
+def test_a_skipped_look_up_is_served_nothing_and_leaves_its_blocks() -> None:
+    requests = alike(3, 80, 16, ineligible=[True, False, True], kept=[True, True, True])
+    assert modelled_cached_tokens(requests, RULES["full"], None).tolist() == [0, 64, 0]
+
+
+@pytest.mark.parametrize(
+    # In tokens one by one: 80 hold the prompt, 48 hold the first three of its blocks.
+    ("capacity_tokens", "expected"), [(None, 79), (80, 79), (48, 48)],
+)  # fmt: skip
+def test_a_cache_that_counts_token_by_token_is_modelled_by_the_blocks_of_the_chain(
+    capacity_tokens: int | None, expected: int
+) -> None:
+    found = modelled_cached_tokens(alike(2, 80, 16), RULES["llama_cpp"], capacity_tokens)
+    assert found.tolist() == [0, expected]
+
+
+def test_a_lifetime_is_no_matter_of_memory() -> None:
+    with pytest.raises(ValueError, match="lifetime"):
+        modelled_cached_tokens(alike(2, 1600, 16), RULES["anthropic"], None)
+
+
 def test_stays_begin_and_end_as_events_tell() -> None:
     book = ResidencyBook()
     book.reset(0)  # nothing was told before
