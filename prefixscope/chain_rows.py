@@ -1,14 +1,15 @@
 """Rows of requests as the traffic that causes are worked out from.
 
-Rows whose chains cannot be compared (another grain, another way a cache counts) become traffic of
-their own. A row that no chain was given for goes with the largest part.
+Rows whose chains cannot be compared (another grain, another way a cache counts, another block)
+become traffic of their own. A row that no chain was given for goes with the largest part of those
+whose caches count as its own does.
 """
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +21,13 @@ from replay.traffic import NOT_REPORTED, Chains, Names, Numbers, Seconds, Traffi
 # What is large of a row: taken only where chains are read.
 CHAINS = ("block_hashes", "content_hashes")
 # Rules of hosted caches; every other cache counts whole blocks unless the person says otherwise.
-_PROVIDER_RULES = {"anthropic": "anthropic", "openai": "openai", "azure": "openai"}
+_PROVIDER_RULES = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    **dict.fromkeys(("azure", "azure_openai", "az.ai.openai", "azure.ai.openai"), "openai"),
+}
+# What clients say of every server that speaks its protocol.
+_SAID_OF_ALL = "openai"
 _DEFAULT_RULE = "full"
 # Where a request skips the look-up its blocks are computed and kept like any other's.
 _KEPT = "lookup_skipped"
@@ -28,35 +35,55 @@ _KEPT = "lookup_skipped"
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that one rule holds for. `rows`: their places in the table."""
+    """Rows that one rule holds for. `rows`: their places in the table. `is_hosted`: the rule is
+    that of their provider, whose memory nobody knows."""
 
     traffic: Traffic
     rule: CacheRule
     rows: Numbers
+    is_hosted: bool
 
 
-def parts_of(table: pa.Table, rule: CacheRule | None, block_tokens: int | None) -> Iterator[Part]:
+def parts_of(
+    table: pa.Table,
+    rule: CacheRule | None,
+    block_tokens: int | None,
+    told: Mapping[str, int] | None = None,
+) -> Iterator[Part]:
     """The rows of a `request_chains` answer, part by part; of an empty table none.
 
-    `rule` and `block_tokens`: what the person says holds for all.
+    `rule` and `block_tokens`: what the person says holds for all. `told`: replica → tokens a
+    block, as its events say.
     """
     grains = _grains(table)
-    names = _rule_names(table) if rule is None else np.zeros(len(table), object)
-    kinds = [f"{name}/{grain}" for name, grain in zip(names, grains, strict=True)]
-    if not kinds:
-        return
-    chained = grains > 0
-    values, counts = np.unique(np.array(kinds)[chained], return_counts=True)
-    largest = values[counts.argmax()] if len(values) else kinds[0]
-    kinds = [kind if known else largest for kind, known in zip(kinds, chained, strict=True)]
-    order = _order(table)
-    for kind in dict.fromkeys(kinds):
-        rows = order[np.array(kinds)[order] == kind]
-        own = taken(table, rows)
-        grain = int(grains[rows].max()) or HASH_GRAIN_TOKENS
-        found = rule or RULES[kind.split("/")[0]]
-        found = found.of_blocks(block_tokens or _engine_block(own, grain))
-        yield Part(_traffic(own, grain, found), found, rows)
+    names = _rule_names(table) if rule is None else [rule.name] * len(table)
+    sizes = _block_sizes(table, grains, block_tokens, told or {})
+    # A rule that knows its block makes no difference between those that rows state.
+    sizes[[bool((rule or RULES[name]).block_tokens) for name in names]] = 0
+    kinds = _with_largest([*zip(names, grains.tolist(), sizes.tolist(), strict=True)])
+    order, numbers = (
+        _order(table),
+        {kind: number for number, kind in enumerate(dict.fromkeys(kinds))},
+    )
+    numbered = np.array([numbers[kind] for kind in kinds], np.int64)[order]
+    for (name, grain, size), number in numbers.items():
+        rows = order[numbered == number]
+        own, grain_tokens = taken(table, rows), grain or HASH_GRAIN_TOKENS
+        found = (rule or RULES[name]).of_blocks(size or grain_tokens)
+        is_hosted = rule is None and name != _DEFAULT_RULE
+        yield Part(_traffic(own, grain_tokens, found), found, rows, is_hosted)
+
+
+# Name of the rule, tokens a hash (0: no chain), tokens a block of the cache (0: nothing tells).
+_Kind = tuple[str, int, int]
+
+
+def _with_largest(kinds: Sequence[_Kind]) -> list[_Kind]:
+    """Rows without a chain put with the most of their rule that have one, if any have."""
+    largest: dict[str, _Kind] = {}
+    for kind, _ in Counter(kind for kind in kinds if kind[1]).most_common():
+        largest.setdefault(kind[0], kind)
+    return [kind if kind[1] else largest.get(kind[0], kind) for kind in kinds]
 
 
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:
@@ -71,11 +98,18 @@ def _order(table: pa.Table) -> Numbers:
     return order
 
 
-def _rule_names(table: pa.Table) -> npt.NDArray[np.object_]:
-    providers = table["provider"].to_pylist()
-    return np.array(
-        [_PROVIDER_RULES.get(name.lower(), _DEFAULT_RULE) for name in providers], object
-    )
+def _rule_names(table: pa.Table) -> list[str]:
+    """A replica of one's own is no hosted cache, and nor is a block size where the provider is
+    one that clients of any server name."""
+    stated = (_whole(table["block_size"], 0) > 0).tolist()
+    names = []
+    for row, (provider, replica) in enumerate(
+        zip(table["provider"].to_pylist(), table["replica"].to_pylist(), strict=True)
+    ):
+        name = provider.lower()
+        own = replica or (name == _SAID_OF_ALL and stated[row])
+        names.append(_DEFAULT_RULE if own else _PROVIDER_RULES.get(name, _DEFAULT_RULE))
+    return names
 
 
 def _grains(table: pa.Table) -> Numbers:
@@ -88,14 +122,35 @@ def _grains(table: pa.Table) -> Numbers:
     return np.where(_lengths(table["block_hashes"]) > 0, grain, 0)
 
 
-def _engine_block(table: pa.Table, grain_tokens: int) -> int:
-    """The block size most rows state, if their chains can be read at it; else the chain's own."""
-    sizes = _whole(table["block_size"], 0)
-    values, counts = np.unique(sizes[sizes > 0], return_counts=True)
-    if not len(values):
-        return grain_tokens
-    size = int(values[counts.argmax()])
-    return size if max(size, grain_tokens) % min(size, grain_tokens) == 0 else grain_tokens
+def _block_sizes(
+    table: pa.Table, grains: Numbers, block_tokens: int | None, told: Mapping[str, int]
+) -> Numbers:
+    """Tokens a block of the cache that served each row: what the person says, else the events of
+    its replica, else the row itself, else most rows of its model there, else most of all; 0 where
+    nothing tells."""
+    if block_tokens is not None:
+        return np.full(len(table), block_tokens)
+    sizes = _whole(table["block_size"], 0).copy()
+    # A row that names no replica is of one of those that were heard.
+    unnamed = next(iter(told.values())) if len(set(told.values())) == 1 else 0
+    by_events = {"": unnamed} | dict(told)
+    heard = np.array([by_events.get(name, 0) for name in table["replica"].to_pylist()], np.int64)
+    sizes = np.where(heard > 0, heard, sizes)
+    unknown = sizes <= 0
+    for places in (codes(table, "model", "replica"), np.zeros(len(table), np.int64)):
+        _fill_most(sizes, places)
+    smaller, larger = np.minimum(sizes, grains), np.maximum(sizes, grains)
+    sizes[unknown & (smaller > 0) & (larger % np.maximum(smaller, 1) != 0)] = 0
+    return sizes
+
+
+def _fill_most(sizes: Numbers, places: Numbers) -> None:
+    """Put in for unknown sizes the one that most rows of the same place have."""
+    known = sizes > 0
+    for place in np.unique(places[~known]).tolist():
+        own = places == place
+        if len(values := sizes[own & known]):
+            sizes[own & ~known] = Counter(values.tolist()).most_common(1)[0][0]
 
 
 def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule) -> Traffic:
@@ -117,7 +172,7 @@ def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule) -> Traffic:
         ready=ready if reported else None,
         ended=ended if reported else None,
         replica=codes(table, "replica"),
-        deployment=codes(table, "model", "model_fingerprint"),
+        deployment=_deployments(table),
         scope=codes(table, "scope"),
         ineligible=np.array([bool(reason) for reason in reasons]),
         kept=np.array([reason in ("", _KEPT) for reason in reasons]),
@@ -171,6 +226,29 @@ def _spaces(table: pa.Table) -> Numbers:
         for key, place in zip(table["hash_key_id"].to_pylist(), places, strict=True)
     ]
     return _codes(keys)
+
+
+def _deployments(table: pa.Table) -> Numbers:
+    """A number for each model and version of its weights. A row that leaves one out is of the
+    only one that its replica is known for, or the only one there is: that a column begins to be
+    filled is no deployment."""
+    replicas, models, versions = (
+        table[name].to_pylist() for name in ("replica", "model", "model_fingerprint")
+    )
+    models = _filled(_filled(models, replicas), [""] * len(models))
+    versions = _filled(versions, [*zip(replicas, models, strict=True)])
+    versions = _filled(versions, models)
+    return _codes(["\x1f".join(pair) for pair in zip(models, versions, strict=True)])
+
+
+def _filled(values: list[str], places: Sequence[object]) -> list[str]:
+    """'' replaced by the only other value of the same place; left where there are several."""
+    known: defaultdict[object, set[str]] = defaultdict(set)
+    for place, value in zip(places, values, strict=True):
+        if value:
+            known[place].add(value)
+    only = {place: next(iter(found)) for place, found in known.items() if len(found) == 1}
+    return [value or only.get(place, "") for value, place in zip(values, places, strict=True)]
 
 
 def codes(table: pa.Table, *names: str) -> Numbers:
