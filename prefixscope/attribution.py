@@ -13,7 +13,7 @@ from prefixscope.chain_rows import CHAINS, Part, is_observed, parts_of, replica_
 from prefixscope.heard import Heard, beside
 from replay.causes import CAUSES, DETAILS, Causes, attribute
 from replay.lru import agreement, modelled_cached_tokens, round_robin
-from replay.rules import CacheRule
+from replay.rules import RULES, BlockSizesDisagree, CacheRule
 from replay.traffic import NOT_REPORTED, Flags, Traffic
 
 DIMENSIONS = ("model", "route", "template", "tenant", "replica", "hour")
@@ -131,12 +131,13 @@ def waterfall(
     if not counted.any():
         raise PrefixscopeError("there are no requests with a prompt to explain")
     observed, heard = is_observed(table), heard or Heard()
+    _check_lifetime(assumed, observed)
     total, groups = Sums(), dict[str, Sums]()
     rules: list[str] = []
     compared = None
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
-    for part in parts_of(table, assumed.rule, assumed.block_tokens or heard.block_tokens):
+    for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens):
         picked = counted[part.rows]
         if not picked.any():
             continue
@@ -148,11 +149,29 @@ def waterfall(
             labels = replicas if by == "replica" else _labels(own, by)
             for value in dict.fromkeys(labels[picked].tolist()):
                 groups.setdefault(value, Sums()).add(found, picked & (labels == value))
-    largest_first = sorted(groups.items(), key=lambda group: -group[1].prompt_tokens)
     is_short = bool(_span(table) < HORIZON)
-    return Waterfall(
-        total, dict(largest_first), list(dict.fromkeys(rules)), not observed, is_short, compared
-    )
+    ordered = dict(sorted(groups.items(), key=_in_time if by == "hour" else _largest_first))
+    return Waterfall(total, ordered, list(dict.fromkeys(rules)), not observed, is_short, compared)
+
+
+def _in_time(group: tuple[str, Sums]) -> str:
+    return group[0]
+
+
+def _largest_first(group: tuple[str, Sums]) -> int:
+    return -group[1].prompt_tokens
+
+
+def _check_lifetime(assumed: Assumed, observed: bool) -> None:
+    """Refuse to model a cache that does not lose blocks for want of memory."""
+    rule = assumed.rule
+    if rule is None or rule.lifetime_seconds is None:
+        return
+    if not observed or assumed.capacity_blocks is not None:
+        raise PrefixscopeError(
+            f"--rule {rule.name} keeps blocks for a time, and a modelled cache as long as they"
+            " fit: name another --rule, or rows that tell cached tokens without --capacity-blocks"
+        )
 
 
 def _causes(
@@ -165,22 +184,38 @@ def _causes(
     picked: Flags,
 ) -> tuple[Causes, Labels]:
     """The causes of a part, and the replica of each of its requests."""
-    traffic, rule, names = part.traffic, part.rule, replica_names(table)
+    traffic, names = part.traffic, replica_names(table)
     try:
         if not observed:
-            if assumed.replicas is not None:
-                traffic = replace(traffic, replica=round_robin(len(traffic), assumed.replicas))
-                names = [str(number) for number in range(assumed.replicas)]
-            cached = modelled_cached_tokens(traffic, rule, assumed.capacity_blocks)
-            return attribute(traffic.with_cached(cached), rule), _named(traffic, names)
-        traffic, fleet = beside(traffic, names, heard)
-        if heard.replicas:
-            names = list(dict.fromkeys([*heard.replicas, *names]))
-        if compared is not None:
-            compared.add(traffic, rule, picked)
-        return attribute(traffic, rule, fleet), _named(traffic, names)
-    except ValueError as error:
-        raise PrefixscopeError(f"{error}; name the cache's own with --block-tokens") from error
+            return _modelled(part, names, assumed)
+        traffic, fleet, names = beside(traffic, names, heard)
+        if compared is not None and not part.is_hosted:
+            compared.add(traffic, part.rule, picked)
+        return attribute(traffic, part.rule, fleet), _named(traffic, names)
+    except BlockSizesDisagree as error:
+        raise PrefixscopeError(f"{error}; {_block_remedy(part.rule, assumed)}") from error
+
+
+def _modelled(part: Part, names: list[str], assumed: Assumed) -> tuple[Causes, Labels]:
+    """The same for rows that tell no cached tokens. A hosted cache with a lifetime is not modelled:
+    its rows stay without a count."""
+    traffic = part.traffic
+    if assumed.replicas is not None:
+        # By the place in the whole file, whatever rule each row is judged by.
+        traffic = replace(traffic, replica=round_robin(part.rows, assumed.replicas))
+        names = [str(number) for number in range(assumed.replicas)]
+    if part.rule.lifetime_seconds is None:
+        cached = modelled_cached_tokens(traffic, part.rule, assumed.capacity_blocks)
+        traffic = traffic.with_cached(cached)
+    return attribute(traffic, part.rule), _named(traffic, names)
+
+
+def _block_remedy(rule: CacheRule, assumed: Assumed) -> str:
+    if RULES[rule.name].block_tokens is not None:
+        return f"the block of the rule {rule.name} is fixed, so name another with --rule"
+    if assumed.block_tokens is not None:
+        return "give another --block-tokens"
+    return "name the cache's own with --block-tokens"
 
 
 def _from(table: pa.Table, since: datetime | None) -> Flags:

@@ -1,6 +1,6 @@
 """What is known of caches beside the rows of requests: recorded events, and resets."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from pathlib import Path
@@ -27,13 +27,14 @@ _NO_RESET = "lost_events"
 @dataclass(frozen=True)
 class Heard:
     """`replicas` names the numbers in `resets` and `stays`; `stays` None: no events. `key_id`:
-    the key that the blocks of events are named with. `block_tokens` None: events do not tell."""
+    the key that the blocks of events are named with. `block_tokens`: of the caches of those
+    replicas whose events tell."""
 
     replicas: tuple[str, ...] = ()
     resets: Moments = field(default_factory=Moments)
     stays: Stays | None = None
     key_id: str = ""
-    block_tokens: int | None = None
+    block_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 def told_resets(table: pa.Table) -> Heard:
@@ -91,11 +92,15 @@ class EventFiles:
             f"{folder}/{rank}" if folders.count(folder) > 1 else folder
             for folder, rank in self._numbers
         )
-        return Heard(names, resets, stays, self._key_id, self._reader.block_tokens)
+        sizes = {names[replica]: size for replica, size in self._reader.block_tokens.items()}
+        return Heard(names, resets, stays, self._key_id, sizes)
 
 
-def beside(traffic: Traffic, names: Sequence[str], heard: Heard) -> tuple[Traffic, Fleet]:
-    """The fleet that rows were served by, and the rows with their replicas as it numbers them.
+def beside(
+    traffic: Traffic, names: Sequence[str], heard: Heard
+) -> tuple[Traffic, Fleet, list[str]]:
+    """The fleet that rows were served by, the rows with their replicas as it numbers them, and
+    the names of those numbers.
 
     `names`: of the rows' replicas, '' where a row names none. Such rows are of the one replica
     that was heard, or of the rank whose events show the blocks they computed.
@@ -103,19 +108,25 @@ def beside(traffic: Traffic, names: Sequence[str], heard: Heard) -> tuple[Traffi
     unnamed = list(names) == [""]
     # Resets alone do not say which replica rows without one were served by.
     if not heard.replicas or (unnamed and heard.stays is None):
-        return traffic, Fleet()
+        return traffic, Fleet(), list(names)
     every = list(dict.fromkeys([*heard.replicas, *names]))
     numbers = np.array([every.index(name) for name in names], np.int64)
     own = np.zeros(len(traffic), np.int64) if traffic.replica is None else traffic.replica
     replica = numbers[own]
-    if unnamed:
-        replica = np.zeros(len(traffic), np.int64)
-        if len(heard.replicas) > 1 and heard.stays is not None:
-            replica = np.maximum(replicas_by_events(traffic, heard.stays), 0)
+    if unnamed and heard.stays is not None:
+        replica = _heard_at(traffic, heard.stays, len(heard.replicas))
     stays = heard.stays
     if stays is not None:
         stays = replace(stays, deployment=_served(traffic, replica, len(every))[stays.replica])
-    return replace(traffic, replica=replica), Fleet(resets=heard.resets, stays=stays)
+    return replace(traffic, replica=replica), Fleet(resets=heard.resets, stays=stays), every
+
+
+def _heard_at(traffic: Traffic, stays: Stays, replicas: int) -> Numbers:
+    """Which of the replicas that were heard served each row; the first where events do not tell.
+    Rows without any cached count have no times, and no causes either."""
+    if replicas == 1 or traffic.looked_up is None:
+        return np.zeros(len(traffic), np.int64)
+    return np.maximum(replicas_by_events(traffic, stays), 0)
 
 
 def _served(traffic: Traffic, replica: Numbers, replicas: int) -> Numbers:

@@ -146,6 +146,6 @@ def _answer_blocks(traffic: Traffic, unit_tokens: int) -> list[int]:
     return blocks
 
 
-def round_robin(requests: int, replicas: int) -> Numbers:
-    """Request i goes to replica i mod `replicas`."""
-    return np.arange(requests, dtype=np.int64) % replicas
+def round_robin(places: Numbers, replicas: int) -> Numbers:
+    """The request at place i of the traffic goes to replica i mod `replicas`."""
+    return places % replicas

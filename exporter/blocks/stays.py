@@ -29,8 +29,8 @@ class StayReader:
     ) -> None:
         self._chains = Chains(key, model_fingerprint)
         self._book = ResidencyBook(deployments)
-        # Tokens a block, as the last event that told; None before.
-        self.block_tokens: int | None = None
+        # Replica → tokens a block, as its last event that told.
+        self.block_tokens: dict[int, int] = {}
 
     def take(self, replica: int, batch: Batch) -> None:
         """The next batch of a replica."""
@@ -45,7 +45,8 @@ class StayReader:
             if kind in REMOVED:
                 self._book.remove(replica, batch.ts, blocks)
             else:
-                self.block_tokens = event.block_size or self.block_tokens
+                if event.block_size:
+                    self.block_tokens[replica] = event.block_size
                 self._book.store(replica, batch.ts, blocks, self._names(replica, event, hashes))
         self._book.end_batch(replica, batch.ts)
 

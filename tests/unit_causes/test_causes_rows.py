@@ -1,9 +1,14 @@
 """From rows to sums: what a row says of itself decides what its tokens count as."""
 
+import numpy as np
 import pytest
 
+from exporter.errors import PrefixscopeError
 from prefixscope.attribution import Assumed, waterfall
-from tests.unit_causes.told import ours, row, table_of, taken
+from prefixscope.heard import Heard
+from replay.rules import RULES
+from replay.traffic import Moments, Stays
+from tests.unit_causes.told import NOON, ours, row, table_of, taken
 
 HUNDRED = list(range(100))
 
@@ -110,3 +115,91 @@ def test_a_hosted_cache_is_one_whatever_block_its_rows_state() -> None:
     rows = [ours(HUNDRED, **hosted), ours(HUNDRED, 5.0, block_size=32, **hosted)]
     total = waterfall(table_of(rows), Assumed()).total
     assert taken(total.causes) == {"new": 1599, "unserved": 1599, "rounding": 2}
+
+
+def test_hours_follow_each_other_in_time() -> None:
+    sizes = {0: 5, 3: 50, 1: 20}
+    rows = [row(HUNDRED[:blocks], 3600.0 * hour) for hour, blocks in sizes.items()]
+    hours = list(waterfall(table_of(rows), Assumed(), by="hour").groups)
+    assert hours == [f"2026-03-02T{hour}:00:00Z" for hour in (12, 13, 15)]
+
+
+def test_requests_go_round_by_their_place_in_the_file_whatever_rule_they_have() -> None:
+    rows = [
+        row(HUNDRED[:4], float(turn), grain=grain, cached_tokens=None)
+        for turn, grain in enumerate((16, 32, 16, 32))
+    ]
+    groups = waterfall(table_of(rows), Assumed(replicas=2), by="replica").groups
+    prompt = {name: sums.prompt_tokens for name, sums in groups.items()}
+    assert prompt == {"0": 2 * 64, "1": 2 * 128}
+
+
+def test_a_trace_of_a_cache_that_counts_token_by_token() -> None:
+    rows = [row(HUNDRED[:5], float(turn), cached_tokens=None) for turn in (0, 1)]
+    total = waterfall(table_of(rows), Assumed(RULES["llama_cpp"])).total
+    assert total.cached_tokens == 79
+    assert taken(total.causes) == {"new": 79, "rounding": 2}
+
+
+def test_a_memory_size_says_nothing_of_hosted_rows_beside_ones_own() -> None:
+    hosted = row(HUNDRED, provider="anthropic", cache_write_tokens=1600)
+    mine = [row(HUNDRED, 4.0, replica="a"), row(HUNDRED, 9.0, replica="a", cached_tokens=160)]
+    compared = waterfall(table_of([hosted, *mine]), Assumed(capacity_blocks=10)).compared
+    assert compared is not None
+    assert (compared.requests, compared.differing_requests) == (2, 0)
+
+
+def test_a_lifetime_is_not_modelled() -> None:
+    """By --rule it is refused, and rows of a hosted cache stay without a count."""
+    bare = [row(HUNDRED, float(turn), cached_tokens=None) for turn in (0, 1)]
+    with pytest.raises(PrefixscopeError, match="name another --rule"):
+        waterfall(table_of(bare), Assumed(RULES["anthropic"]))
+    with pytest.raises(PrefixscopeError, match="without --capacity-blocks"):
+        waterfall(table_of([row(HUNDRED)]), Assumed(RULES["anthropic"], capacity_blocks=9))
+    hosted = row(HUNDRED, 5.0, provider="anthropic", cached_tokens=None)
+    total = waterfall(table_of([*bare, hosted]), Assumed()).total
+    assert (total.requests, total.unreported_requests) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("assumed", "remedy"),
+    [
+        (Assumed(block_tokens=24), "give another --block-tokens"),
+        (Assumed(RULES["openai"]), "the rule openai is fixed, so name another with --rule"),
+    ],
+)
+def test_blocks_that_do_not_go_into_each_other_name_the_way_out(
+    assumed: Assumed, remedy: str
+) -> None:
+    with pytest.raises(PrefixscopeError, match=remedy):
+        waterfall(table_of([row(HUNDRED, grain=20)]), assumed)
+
+
+def test_rows_that_name_no_replica_get_no_name_from_a_reset() -> None:
+    reset = Heard(("vllm-0",), Moments.of([(0, NOON.timestamp() + 1.0)]))
+    rows = [row(HUNDRED[:5], 10.0 * turn) for turn in (0, 1)]
+    found = waterfall(table_of(rows), Assumed(), reset, by="replica")
+    assert list(found.groups) == [""]
+    assert found.total.causes["reset"] == 0
+
+
+def heard_of(sizes: dict[str, int]) -> Heard:
+    """Replicas whose events told of a block that no row has."""
+    stays = Stays(
+        np.array([5], np.uint64), np.array([0]), np.array([1.0]), np.array([2.0]), np.array([0])
+    )
+    return Heard(tuple(sizes), stays=stays, block_tokens=sizes)
+
+
+def test_the_events_of_each_replica_tell_its_own_block() -> None:
+    """Of 48 tokens that were there, blocks of 16 could serve 32, and one of 64 none."""
+    rows = [ours([1, 2, 3], 5.0 * turn, replica=name) for name in "ab" for turn in (0, 1)]
+    groups = waterfall(table_of(rows), Assumed(), heard_of({"a": 16, "b": 64}), "replica").groups
+    assert groups["a"].causes["evicted"] == 32
+    assert taken(groups["b"].causes) == {"rounding": 96}
+
+
+def test_rows_without_any_count_beside_several_ranks_are_no_error() -> None:
+    rows = [row(HUNDRED[:4]), row(HUNDRED[:4], 1.0, grain=32, cached_tokens=None)]
+    total = waterfall(table_of(rows), Assumed(), heard_of({"a/0": 16, "a/1": 16})).total
+    assert (total.requests, total.unreported_requests) == (1, 1)
