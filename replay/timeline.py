@@ -48,8 +48,11 @@ class Timeline:
             looked_up = np.arange(count, dtype=np.float64)
         order = np.argsort(looked_up, kind="stable")
         looked_up = looked_up[order]
-        ready = _later(traffic.ready, looked_up, order)
-        ended = np.maximum(_later(traffic.ended, ready, order), ready)
+        # Nobody knows how long such a prompt took, but no time at all is wrong: requests of the
+        # same moment, as clocks of whole seconds have many, did not find its blocks.
+        unknown = np.nextafter(looked_up, np.inf)
+        ready = _later(traffic.ready, looked_up, order, unknown)
+        ended = np.maximum(_later(traffic.ended, ready, order, ready), ready)
         replica = np.zeros(count, np.int64) if traffic.replica is None else traffic.replica[order]
         replicas = Replicas.of(replica, resets, gone)
         stay = replicas.stay_at(replica, looked_up, including=True)
@@ -135,12 +138,13 @@ class Replicas:
         return ends
 
 
-def _later(times: Seconds | None, than: Seconds, order: Numbers) -> Seconds:
-    """A column of times in the order of look-ups; where unknown, the moment before it."""
+def _later(times: Seconds | None, than: Seconds, order: Numbers, otherwise: Seconds) -> Seconds:
+    """A column of times in the order of look-ups, none before another; `otherwise` where not
+    known."""
     if times is None:
-        return than
+        return otherwise
     sorted_times = times[order]
-    return np.where(np.isnan(sorted_times), than, np.maximum(sorted_times, than))
+    return np.where(np.isnan(sorted_times), otherwise, np.maximum(sorted_times, than))
 
 
 def _first_after(looked_up: Seconds, moments: Seconds, behind: bool = False) -> Small:

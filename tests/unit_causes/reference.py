@@ -17,7 +17,11 @@ CAUSES = (
 
 @dataclass
 class Call:
-    """One request. `blocks`: what each block of the chain holds. None: not known."""
+    """One request. `blocks`: what each block of the chain holds. None: not known.
+
+    `is_timed`: first token and end are known. Else `ready` and `ended` are shortly after the
+    look-up, before any other moment.
+    """
 
     blocks: list[int]
     prompt: int
@@ -32,6 +36,7 @@ class Call:
     ineligible: bool = False
     kept: bool = True
     eligible: int | None = None
+    is_timed: bool = True
 
 
 @dataclass

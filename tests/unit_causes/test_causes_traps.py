@@ -201,6 +201,17 @@ def test_a_request_beside_it_was_computing_the_same() -> None:
     assert causes_of(found, 2) == {"evicted": 32, "rounding": 1}
 
 
+def test_requests_of_one_moment_do_not_find_what_nobody_knows_was_ready() -> None:
+    """Whole seconds, and neither a first token nor an end: the first two are of one second."""
+    found = attribute(
+        traffic([[1, 2]] * 3, [33] * 3, 16, looked_up=[1.0, 1.0, 2.0], ready=[np.nan] * 3,
+                ended=[np.nan] * 3),
+        whole(16),
+    )  # fmt: skip
+    assert causes_of(found, 1) == {"concurrent": 32, "rounding": 1}
+    assert causes_of(found, 2) == {"evicted": 32, "rounding": 1}
+
+
 def test_no_cached_count_no_causes_but_its_blocks_were_computed() -> None:
     found = attribute(traffic([[1, 2]] * 2, [33] * 2, 16, [NOT_REPORTED, 0]), whole(16))
     assert causes_of(found, 0) == {}

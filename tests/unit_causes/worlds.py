@@ -36,8 +36,8 @@ def traffic_of(world: World) -> Traffic:
             contents if world.has_contents else None,
         ),
         looked_up=np.array([call.looked_up for call in calls]),
-        ready=np.array([call.ready for call in calls]),
-        ended=np.array([call.ended for call in calls]),
+        ready=np.array([call.ready if call.is_timed else np.nan for call in calls]),
+        ended=np.array([call.ended if call.is_timed else np.nan for call in calls]),
         replica=np.array([call.replica for call in calls]),
         deployment=np.array([call.deployment for call in calls]),
         scope=np.array([call.scope for call in calls]),
@@ -87,7 +87,9 @@ def call_of(random: Random, before: list[Call], replicas: int, spaces: tuple[int
     # The last block may be partial or not named at all; a chain may end early (an image).
     prompt = max(1, len(blocks) * GRAIN + random.choice([0, 0, 0, 1, 7, 15, -1, -9, 40]))
     looked_up = random.randint(0, 10)
-    ready = looked_up + random.choice([0, 0, 1, 2, 4])
+    is_timed = random.random() < 0.9
+    # Everything else happens at whole, half and quarter seconds.
+    ready = looked_up + (random.choice([0, 0, 1, 2, 4]) if is_timed else 0.1)
     whole = random.randint(0, prompt // GRAIN) * GRAIN
     return Call(
         blocks=blocks,
@@ -95,7 +97,7 @@ def call_of(random: Random, before: list[Call], replicas: int, spaces: tuple[int
         cached=random.choice([0, 0, whole, whole, random.randint(0, prompt), None]),
         looked_up=looked_up,
         ready=ready,
-        ended=ready + random.choice([0, 1, 2]),
+        ended=ready + (random.choice([0, 1, 2]) if is_timed else 0),
         replica=random.randrange(replicas),
         deployment=random.randrange(spaces[0]),
         scope=random.randrange(spaces[1]),
@@ -103,6 +105,7 @@ def call_of(random: Random, before: list[Call], replicas: int, spaces: tuple[int
         ineligible=random.random() < 0.1,
         kept=random.random() > 0.1,
         eligible=random.choice([None, None, None, random.randint(0, prompt)]),
+        is_timed=is_timed,
     )
 
 
