@@ -1,7 +1,8 @@
 """`attribute`: why prompt tokens missed, each by exactly one cause."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -11,21 +12,22 @@ import typer
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import FORMATS
+from exporter.sources.intake import IngestSummary
 from exporter.store.store import Store
-from prefixscope.attribution import DIMENSIONS, Assumed, Waterfall, waterfall
+from prefixscope.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
+from prefixscope.chain_rows import is_observed
+from prefixscope.chain_window import Chains, Window, ask_chains, free_bytes
 from prefixscope.client import OpenStore, WrongQuestion, connect
 from prefixscope.commands import options
+from prefixscope.commands.load import by_name
 from prefixscope.heard import EventFiles, Heard, told_resets
 from prefixscope.loading import DEFAULT_SOURCE, load, recorded_events
 from prefixscope.output import Output
 from prefixscope.waterfall_output import write
+from queries import registry
 from replay.rules import RULES
 
 ROUTERS = ("round-robin",)
-_REMEDY = (
-    "chains of block hashes come with the tap, with token ids in the log, and with public traces"
-)
-
 
 Files = Annotated[
     list[Path] | None,
@@ -63,10 +65,18 @@ CapacityBlocks = Annotated[
     ),
 ]
 Router = Annotated[
-    str, typer.Option(help=f"Who gets which request of a bare trace: {', '.join(ROUTERS)}.")
+    str | None,
+    typer.Option(
+        help=f"Who gets which request of a bare trace: {', '.join(ROUTERS)}.",
+        show_default=ROUTERS[0],
+    ),
 ]
 Since = Annotated[
-    str | None, typer.Option(help="From then on: 24h, 7d or an ISO time.", show_default="all time")
+    str | None,
+    typer.Option(
+        help="From then on: 24h, 7d or an ISO time; up to 7 days before it are read as history.",
+        show_default="all time",
+    ),
 ]
 
 
@@ -77,7 +87,7 @@ def attribute(
     block_tokens: BlockTokens = None,
     replicas: Replicas = None,
     capacity_blocks: CapacityBlocks = None,
-    router: Router = ROUTERS[0],
+    router: Router = None,
     log_format: Annotated[
         str, typer.Option("--format", help="Format of the files, or auto.")
     ] = "auto",
@@ -96,19 +106,22 @@ def attribute(
     """
     _check(files, by, rule, router, log_format, store, url, as_)
     assumed = Assumed(RULES[rule] if rule else None, block_tokens, replicas, capacity_blocks)
-    params = {name: value for name, value in (("since", since), ("until", until)) if value}
+    window = _window(since, until)
     if files:
         with _loaded(files, log_format) as (answers, heard):
-            found = _explained(answers.ask("request_chains", params), assumed, heard, by)
+            chains = ask_chains(answers, window, free_bytes())
+            _say_unused(chains, heard, replicas, router)
+            found = _explained(chains, assumed, heard, by, window)
     else:
         with connect(options.place(url, store, token)) as answers:
             options.messages().print(f"Asking {answers.where}", style="dim")
             try:
-                table = answers.ask("request_chains", params)
+                chains = ask_chains(answers, window, free_bytes())
                 heard = told_resets(answers.ask("block_resets", {}))
             except WrongQuestion as error:
                 raise typer.BadParameter(str(error)) from error
-            found = _explained(table, assumed, heard, by)
+            _say_unused(chains, heard, replicas, router)
+            found = _explained(chains, assumed, heard, by, window)
     if left_out := write(found, by, as_):
         options.messages().print(f"{left_out} more columns with --output json", style="dim")
 
@@ -117,7 +130,7 @@ def _check(
     files: list[Path] | None,
     by: str | None,
     rule: str | None,
-    router: str,
+    router: str | None,
     log_format: str,
     store: Path | None,
     url: str | None,
@@ -134,6 +147,32 @@ def _check(
         raise typer.BadParameter("give files, or --store or --url, not both")
     if as_ is Output.ARROW:
         raise typer.BadParameter("attribute writes table, json or csv")
+
+
+def _window(since: str | None, until: str | None) -> Window:
+    """Checked before anything is loaded: a wrong time is wrong usage, wherever the rows are."""
+    try:
+        return Window.of(since, until)
+    except registry.BadParameter as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _say_unused(chains: Chains, heard: Heard, replicas: int | None, router: str | None) -> None:
+    """What was asked for and plays no part, and history that memory had no room for."""
+    notes, observed = [], is_observed(chains.table)
+    if observed and (replicas is not None or router is not None):
+        notes.append("--replicas and --router play no part: rows that tell cached tokens also "
+                     "tell where they ran")  # fmt: skip
+    elif router is not None and replicas is None:
+        notes.append("--router plays no part without --replicas")
+    if not observed and heard.stays is not None:
+        notes.append("The events play no part: no row tells cached tokens, so a cache is modelled")
+    if chains.history < HORIZON:
+        hours = chains.history / timedelta(hours=1)
+        notes.append(f"Memory has room for {hours:.0f} of the 168 hours before --since: what was "
+                     "there only earlier counts as new")  # fmt: skip
+    for note in notes:
+        options.messages().print(note, style="dim", markup=False)
 
 
 @contextmanager
@@ -153,12 +192,31 @@ def _loaded(files: list[Path], log_format: str) -> Iterator[tuple[OpenStore, Hea
             if loaded.failed:
                 raise PrefixscopeError(loaded.failed[0])
             for name, log in loaded.logs.items():
-                left = f", {log.rejected:,} rejected" if log.rejected else ""
-                messages.print(f"{name}: {log.format}, {log.accepted:,} rows{left}", style="dim",
-                               markup=False)  # fmt: skip
+                messages.print(f"{name}: {_became(log)}", style="dim", markup=False)
+            for reject in target.ask("rejects", {}).to_pylist():
+                messages.print(_example(reject), style="dim", markup=False)
             yield target, _heard(recordings, target.store, messages.print)
         finally:
             target.store.close()
+
+
+def _became(log: IngestSummary) -> str:
+    """What became of a file, in one line; counts of 0 are left out."""
+    facts = [log.format, f"{log.accepted:,} rows"]
+    if log.duplicate:
+        facts.append(f"{log.duplicate:,} duplicate")
+    if log.rejected:
+        facts.append(f"{log.rejected:,} rejected{by_name(log.reasons)}")
+    if log.flags:
+        facts.append(f"flagged{by_name(log.flags)}")
+    return ", ".join(facts)
+
+
+def _example(reject: Mapping[str, object]) -> str:
+    """Where to look for what was set aside; what it said is not repeated."""
+    place = "" if reject["position"] is None else f" at byte {reject['position']:,}"
+    detail = f": {reject['detail']}" if reject["detail"] else ""
+    return f"  {reject['reason']}, the latest{place}{detail}; correct the line or leave it out"
 
 
 def _heard(recordings: list[Path], store: Store, say: Callable[[str], None]) -> Heard:
@@ -186,9 +244,9 @@ def _check_events(table: pa.Table, heard: Heard) -> None:
         )
 
 
-def _explained(table: pa.Table, assumed: Assumed, heard: Heard, by: str | None) -> Waterfall:
+def _explained(
+    chains: Chains, assumed: Assumed, heard: Heard, by: str | None, window: Window
+) -> Waterfall:
     if heard.stays is not None:
-        _check_events(table, heard)
-    if len(table) and table["block_hashes"].null_count == len(table):
-        raise PrefixscopeError(f"no row has a chain, so no cause can be told; {_REMEDY}")
-    return waterfall(table, assumed, heard, by)
+        _check_events(chains.table, heard)
+    return waterfall(chains.table, assumed, heard, by, window.since)

@@ -151,14 +151,14 @@ def _log_facts(log: IngestSummary) -> list[tuple[str, str]]:
         ("format", f"{log.format} ({log.decided_because})"),
         ("accepted", f"{log.accepted:,}"),
         ("duplicate", f"{log.duplicate:,}"),
-        ("rejected", f"{log.rejected:,}{_by_name(log.reasons)}"),
+        ("rejected", f"{log.rejected:,}{by_name(log.reasons)}"),
     ]
     if log.corrected:
         facts.append(("corrected", f"{log.corrected:,}"))
     if log.conflicting:
         facts.append(("conflicting", f"{log.conflicting:,} (the earlier row stays)"))
     if log.flags:
-        facts.append(("flagged", _by_name(log.flags).strip()))
+        facts.append(("flagged", by_name(log.flags).strip()))
     return [
         *facts,
         ("prompt tokens", f"{log.prompt_tokens:,}"),
@@ -168,7 +168,7 @@ def _log_facts(log: IngestSummary) -> list[tuple[str, str]]:
     ]
 
 
-def _by_name(counts: dict[str, int]) -> str:
+def by_name(counts: dict[str, int]) -> str:
     """` (3 no_time, 1 too_long)`, most first; nothing for nothing."""
     if not counts:
         return ""
@@ -212,7 +212,7 @@ def _events_facts(events: EventsSummary) -> list[tuple[str, str]]:
         ("blocks stored", f"{events.stored_blocks:,}"),
         ("blocks evicted", f"{events.evicted_blocks:,}"),
         *((name, f"{count:,}") for name, count in counts.items() if count),
-        *([("resets", _by_name(events.resets).strip(" ()"))] if events.resets else []),
+        *([("resets", by_name(events.resets).strip(" ()"))] if events.resets else []),
         ("resident at the end", ", ".join(sorted(resident)) or "nothing"),
         *((f"uncertain: {name}", why) for name, why in sorted(events.uncertain.items())),
         *(("note", message) for message in events.messages),

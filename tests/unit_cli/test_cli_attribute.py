@@ -144,8 +144,27 @@ def test_a_store_answers_with_the_rows_it_has(cli: Cli, tmp_path: Path) -> None:
     assert [(hour["hour"], hour["prompt_tokens"]) for hour in hours] == [
         ("2026-03-02T12:00:00Z", 147)
     ]
-    later = answer(cli, "--store", tmp_path / "store", "--since", "2026-03-02T12:00:03Z")
-    assert later["causes"]["routed"] == 32
+    later = answer(
+        cli, "--store", tmp_path / "store", "--since", "2026-03-02T12:00:04Z", "--by", "replica"
+    )
+    # The rows before it are history: the last request misses what it missed in the whole.
+    causes = {name: tokens for name, tokens in later["causes"].items() if tokens}
+    assert causes == {"evicted": 16, "routed": 16, "rounding": 1}
+    assert later["unreported_requests"] == 0
+    assert [group["replica"] for group in later["groups"]] == ["a"]
+
+
+def test_a_model_is_compared_within_the_window_only(cli: Cli, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(ndjson([row(1, [1, 2]), row(9, [1, 2], cached_tokens=32)]))
+    found = answer(cli, log, "--since", "2026-03-02T12:00:05Z", "--capacity-blocks", 10)
+    # What the first request left there is known: it is no request that is counted.
+    assert (found["requests"], found["cached_tokens"], found["warm_before_log_tokens"]) == (
+        1, 32, 0,
+    )  # fmt: skip
+    compared = found["model"]
+    assert (compared["requests"], compared["predicted_tokens"]) == (1, 32)
+    assert compared["differing_requests"] == 0
 
 
 def test_t88_losses_to_routing_and_to_layout_are_told_apart(cli: Cli, tmp_path: Path) -> None:
@@ -201,6 +220,65 @@ def test_wrong_words_and_missing_chains_say_what_to_do(cli: Cli, tmp_path: Path)
     unfit = cli("attribute", chained, "--block-tokens", 24)
     assert unfit.status == 1
     assert "--block-tokens" in unfit.err
+
+
+def test_a_wrong_time_is_wrong_usage_before_anything_is_loaded(cli: Cli, tmp_path: Path) -> None:
+    for place in ([tmp_path / "no-such.jsonl"], ["--store", tmp_path / "no-store"]):
+        for option in ("--since", "--until"):
+            refused = cli("attribute", *place, option, "yesterday")
+            assert refused.status == 2, place
+            assert "'yesterday' is not a time" in refused.err
+
+
+def test_what_could_not_be_read_is_said_with_its_reason(cli: Cli, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    good = row(1, [1, 2])
+    odd = row(2, [1, 2], cached_tokens=99)
+    log.write_bytes(ndjson([good, '{"prompt_tokens": 5,', odd, good]))
+    shown = cli("attribute", log).err
+    assert "ndjson, 2 rows, 1 duplicate, 1 rejected (1 invalid_json)" in shown
+    assert "flagged (1 cached_impossible)" in shown
+    place = len(ndjson([good]))
+    assert f"invalid_json, the latest at byte {place:,}; correct the line" in shown
+    assert "prompt_tokens" not in shown
+
+
+def test_the_reason_why_nothing_is_explained_is_the_true_one(cli: Cli, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+
+    def refused(rows: list[dict[str, object] | str], *options: str) -> str:
+        log.write_bytes(ndjson(rows))
+        done = cli("attribute", log, *options, "--format", "ndjson")
+        assert done.status == 1
+        return str(done.err)
+
+    broken = refused(["{"])
+    assert "1 rejected (1 invalid_json)" in broken
+    assert "there are no requests" in broken
+    assert "none of 1 requests lies between --since and --until" in refused(
+        [row(1, [1])], "--since", "2026-03-03"
+    )
+    bare = row(1, [1, 2]) | {"prompt_tokens": None}
+    assert "none of 1 requests tells its prompt tokens" in refused([bare])
+    assert "no row has a chain" in refused([row(1, [1]) | {"block_hashes": None}])
+
+
+@needs_captures
+def test_options_and_events_that_play_no_part_are_named(cli: Cli, tmp_path: Path) -> None:
+    log, bare = tmp_path / "log.jsonl", tmp_path / "bare.jsonl"
+    log.write_bytes(ndjson([row(1, [1, 2])]))
+    bare.write_bytes(ndjson([row(1, [1, 2], cached_tokens=None)]))
+    told = "play no part: rows that tell cached tokens"
+    assert told in cli("attribute", log, "--replicas", 2).err
+    assert told in cli("attribute", log, "--router", "round-robin").err
+    assert "--router plays no part" in cli("attribute", bare, "--router", "round-robin").err
+    quiet = cli("attribute", bare, "--replicas", 2, "--router", "round-robin").err
+    assert "no part" not in quiet + cli("attribute", log).err
+    first = json.loads((VLLM / "main" / "requests.jsonl").read_text().splitlines()[0])
+    del first["usage"]["prompt_tokens_details"]
+    log.write_text(json.dumps(first) + "\n")
+    events = VLLM / "main" / "kv-events.decoded.jsonl"
+    assert "The events play no part" in cli("attribute", log, events).err
 
 
 CANARY = 987_654_321

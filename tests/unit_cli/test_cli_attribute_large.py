@@ -1,12 +1,16 @@
-"""Chains are the largest thing a question returns: they are read without a sort, in any order."""
+"""Chains are the largest thing a question returns: read without a sort, and within free memory."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from exporter.errors import PrefixscopeError
 from exporter.store.store import Store
 from prefixscope.chain_rows import parts_of, taken
+from prefixscope.chain_window import HORIZON, WORKING_BYTES_PER_HASH, Window, ask_chains, free_bytes
+from prefixscope.client import OpenStore
 from queries import registry
 from tests.log_path import SMALL
 
@@ -19,8 +23,9 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store = Store.open(tmp_path_factory.mktemp("large") / "store", SMALL)
     with store.write() as cursor:
         cursor.execute(
-            "INSERT INTO requests BY NAME SELECT TIMESTAMP '2026-03-02 12:00:00' AS ts,"
-            " ts AS arrived, 's' AS source, 'f' AS source_format, 1 AS attempt, 'ok' AS status,"
+            "INSERT INTO requests BY NAME"
+            " SELECT TIMESTAMP '2026-03-02 12:00:00' + to_minutes(i) AS ts, ts AS arrived,"
+            " 's' AS source, 'f' AS source_format, 1 AS attempt, 'ok' AS status,"
             " 'miss' AS outcome, 'inclusive' AS prompt_basis, $rows - i AS position,"
             " 1 + i % 2 AS batch, $blocks * 16 AS prompt_tokens, 0 AS cached_tokens,"
             " range($blocks)::UBIGINT[] AS block_hashes, 'global' AS hash_scope"
@@ -52,3 +57,48 @@ def test_rows_that_are_all_taken_are_not_copied(chains: Store) -> None:
     assert taken(table, whole) is table
     assert taken(table, whole[::-1])["batch"].to_pylist() == table["batch"].to_pylist()[::-1]
     assert taken(table, whole[:3])["batch"].to_pylist() == table["batch"].to_pylist()[:3]
+
+
+def test_chains_beyond_free_memory_are_refused_with_a_remedy(chains: Store) -> None:
+    chains.cursor().execute("SET memory_limit = '64MB'")
+    needed = ROWS * BLOCKS * WORKING_BYTES_PER_HASH
+    everything = ask_chains(OpenStore(chains), Window(), needed)
+    assert len(everything.table) == ROWS
+    with pytest.raises(PrefixscopeError, match=r"0\.\d GB are free: narrow .* --since and --until"):
+        ask_chains(OpenStore(chains), Window(), needed - 1)
+
+
+def test_history_is_as_long_as_memory_allows(chains: Store) -> None:
+    """A request a minute: 100 in the window, an hour before it is 60 more, a day all 900."""
+    chains.cursor().execute("SET memory_limit = '64MB'")
+    window = Window.of("2026-03-03T03:00:00Z", None)
+    for rows, read in ((1000, 1000), (999, 160), (160, 160), (159, 100), (100, 100)):
+        found = ask_chains(OpenStore(chains), window, rows * BLOCKS * WORKING_BYTES_PER_HASH)
+        assert len(found.table) == read
+    with pytest.raises(PrefixscopeError, match="narrow the window"):
+        ask_chains(OpenStore(chains), window, 99 * BLOCKS * WORKING_BYTES_PER_HASH)
+
+
+def test_a_store_with_too_little_memory_is_an_error_to_read(chains: Store) -> None:
+    chains.cursor().execute("SET memory_limit = '24MB'")
+    with pytest.raises(PrefixscopeError, match=r"memory limit: narrow .* --since"):
+        ask_chains(OpenStore(chains), Window(), None)
+
+
+def test_free_memory_is_the_machines_or_the_containers(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path) is None
+    group, machine = tmp_path / "sys/fs/cgroup", tmp_path / "proc"
+    group.mkdir(parents=True)
+    machine.mkdir()
+    (machine / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    4000 kB\nHugePages: 0\n")
+    (group / "memory.max").write_text("max\n")
+    (group / "memory.current").write_text("1000000\n")
+    assert free_bytes(tmp_path) == 4_096_000
+    (group / "memory.max").write_text("3000000\n")
+    assert free_bytes(tmp_path) == 2_000_000
+
+
+def test_a_window_begins_no_earlier_than_time_does() -> None:
+    first = Window.of("0001-01-02", None).after(HORIZON)
+    assert str(first.since) == "0001-01-01 00:00:00"
+    assert Window.of(None, "2026-03-02").after(HORIZON).since is None

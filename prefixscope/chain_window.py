@@ -1,0 +1,141 @@
+"""Rows with chains, asked for in a window: with the history before it, and within free memory."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from exporter.errors import PrefixscopeError
+from prefixscope.attribution import HORIZON
+from prefixscope.client import Answers
+from queries import registry
+
+# What was there before a window is told by the rows before it: as many as there is memory for.
+_HISTORIES = (HORIZON, timedelta(days=1), timedelta(hours=1), timedelta())
+_EARLIEST = datetime(1, 1, 1)  # noqa: DTZ001 - times of the store are UTC without a zone
+# Measured at its peak, the table of rows included.
+WORKING_BYTES_PER_HASH = 80
+_NARROWER = "narrow the window with --since and --until"
+_CHAINS_COME = (
+    "chains of block hashes come with the tap, with token ids in the log, and with public traces"
+)
+
+
+@dataclass(frozen=True)
+class Window:
+    """From `since` (inclusive) until `until` (exclusive), UTC without a zone; None: open."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @classmethod
+    def of(cls, since: str | None, until: str | None) -> "Window":
+        """As people write it; registry.BadParameter says what is wrong."""
+        asked = registry.question("request_chains")
+        times = registry.checked(asked, {"since": since, "until": until})
+        found = [time if isinstance(time, datetime) else None for time in times.values()]
+        return cls(*found)
+
+    def after(self, history: timedelta) -> "Window":
+        """The same with so much before it, as far as there are times."""
+        if self.since is None:
+            return self
+        return Window(self.since - min(history, self.since - _EARLIEST), self.until)
+
+    def params(self) -> dict[str, object]:
+        """As questions take them."""
+        given = {"since": self.since, "until": self.until}
+        return {name: moment for name, moment in given.items() if moment is not None}
+
+
+@dataclass(frozen=True)
+class Chains:
+    """An answer of `request_chains`. `history`: how much before the window it begins."""
+
+    table: pa.Table
+    history: timedelta = HORIZON
+
+
+def ask_chains(answers: Answers, window: Window, room_bytes: int | None) -> Chains:
+    """The rows of a window that has any, behind as much of the horizon as there is room for.
+
+    `room_bytes` None: not known, so nothing is refused. PrefixscopeError where no row could be
+    explained, or the window alone has no room.
+    """
+    _refuse_unexplained(_counts(answers, window))
+    if room_bytes is None:
+        return Chains(_answer(answers, "request_chains", window.after(HORIZON)))
+    needed_bytes = 0
+    for history in _HISTORIES if window.since is not None else _HISTORIES[:1]:
+        asked = window.after(history)
+        needed_bytes = _counts(answers, asked)["hashes"] * WORKING_BYTES_PER_HASH
+        if needed_bytes <= room_bytes:
+            return Chains(_answer(answers, "request_chains", asked), history)
+    raise PrefixscopeError(
+        f"the chains of these requests take about {needed_bytes / 1e9:.1f} GB to work with, and "
+        f"{room_bytes / 1e9:.1f} GB are free: {_NARROWER}"
+    )
+
+
+def free_bytes(root: Path = Path("/")) -> int | None:
+    """Memory this process may still take, by the machine and its container; None: not known."""
+    told = _numbers(root / "proc/meminfo").get("MemAvailable:")
+    group = root / "sys/fs/cgroup"
+    most, used = _number(group / "memory.max"), _number(group / "memory.current")
+    machine = None if told is None else told * 1024
+    container = None if most is None or used is None else max(0, most - used)
+    known = [room for room in (machine, container) if room is not None]
+    return min(known) if known else None
+
+
+def _counts(answers: Answers, window: Window) -> dict[str, int]:
+    (counts,) = _answer(answers, "request_chain_counts", window).to_pylist()
+    found: dict[str, int] = counts
+    return found
+
+
+def _refuse_unexplained(counts: dict[str, int]) -> None:
+    """Say why there is nothing to explain, each reason with its own remedy."""
+    if not counts["stored_requests"]:
+        raise PrefixscopeError(
+            "there are no requests: load a log with prefixscope ingest FILE, or name one here"
+        )
+    if not counts["requests"]:
+        raise PrefixscopeError(
+            f"none of {counts['stored_requests']:,} requests lies between --since and --until: "
+            "widen the window"
+        )
+    if not counts["prompt_requests"]:
+        raise PrefixscopeError(
+            f"none of {counts['requests']:,} requests tells its prompt tokens, so none can be "
+            "explained: name the log's format with --format (known: prefixscope formats), or use "
+            "a log that has them"
+        )
+    if not counts["chain_requests"]:
+        raise PrefixscopeError(f"no row has a chain, so no cause can be told; {_CHAINS_COME}")
+
+
+def _answer(answers: Answers, name: str, window: Window) -> pa.Table:
+    try:
+        return answers.ask(name, window.params())
+    except duckdb.OutOfMemoryException as error:
+        raise PrefixscopeError(
+            "the chains of these requests do not fit into the store's memory limit: "
+            f"{_NARROWER}, or raise store.memory_limit"
+        ) from error
+
+
+def _numbers(file: Path) -> dict[str, int]:
+    """Of lines `name number …`; none where the file is not there, as on other systems."""
+    if not file.exists():
+        return {}
+    lines = (line.split() for line in file.read_text(encoding="utf-8").splitlines())
+    return {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
+
+
+def _number(file: Path) -> int | None:
+    """None where there is no such file, or it says `max`."""
+    text = file.read_text(encoding="utf-8").strip() if file.exists() else ""
+    return int(text) if text.isdigit() else None
