@@ -17,8 +17,10 @@ from replay.rules import RULES, BlockSizesDisagree, CacheRule
 from replay.traffic import NOT_REPORTED, Flags, Traffic
 
 DIMENSIONS = ("model", "route", "template", "tenant", "replica", "hour")
-# Until traffic has been seen for so long, what is new may only be older than the log.
+# What is new may only be older than the log, until that has gone on for so long.
 HORIZON = timedelta(days=7)
+# The tokens that were new by then.
+WARMING = "new_warming"
 
 Labels = npt.NDArray[np.object_]
 
@@ -50,7 +52,7 @@ class Sums:
     unreported_prompt_tokens: int = 0
     warm_before_log_tokens: int = 0
     causes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
-    details: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DETAILS, 0))
+    details: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*DETAILS, WARMING), 0))
 
     @property
     def token_hit_ratio(self) -> float | None:
@@ -58,8 +60,8 @@ class Sums:
         whole = self.eligible_prompt_tokens
         return self.eligible_cached_tokens / whole if whole else None
 
-    def add(self, found: Causes, picked: Flags) -> None:
-        """More requests: those of `found` that are picked."""
+    def add(self, found: Causes, picked: Flags, early: Flags) -> None:
+        """More requests: those of `found` that are picked. `early`: the log was young by then."""
         known, unknown = picked & found.reported, picked & ~found.reported
         prompt, cached = found.prompt_tokens, found.cached_tokens
         eligible = known & ~found.no_cache
@@ -74,6 +76,7 @@ class Sums:
         for name, tokens in found.totals(known).items():
             sums = self.details if name in DETAILS else self.causes
             sums[name] += tokens
+        self.details[WARMING] += int(found.tokens["new"][known & early].sum())
 
 
 @dataclass
@@ -105,14 +108,18 @@ class Compared:
 @dataclass(frozen=True)
 class Waterfall:
     """Causes in sum and by value of a dimension. `rules`: in words, what the caches count by;
-    `warming`: the rows span less than the horizon; `compared` None: nothing to compare with."""
+    `compared` None: nothing to compare with."""
 
     total: Sums
     groups: dict[str, Sums]
     rules: list[str]
     is_modelled: bool
-    warming: bool
     compared: Compared | None
+
+    @property
+    def warming(self) -> bool:
+        """May some of what is new only be older than the log?"""
+        return self.total.details[WARMING] > 0
 
 
 def waterfall(
@@ -127,7 +134,7 @@ def waterfall(
     Rows before it are history: what they had is known, and they are in no sum. PrefixscopeError
     where there are no rows, or block sizes do not go into each other.
     """
-    counted = _from(table, since)
+    counted, early = _from(table, since), _early(table)
     if not counted.any():
         raise PrefixscopeError("there are no requests with a prompt to explain")
     observed, heard = is_observed(table), heard or Heard()
@@ -138,20 +145,19 @@ def waterfall(
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
     for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens):
-        picked = counted[part.rows]
+        picked, young = counted[part.rows], early[part.rows]
         if not picked.any():
             continue
         own = table.drop_columns(list(CHAINS)).take(part.rows)
         found, replicas = _causes(part, own, assumed, observed, heard, compared, picked)
         rules.append(part.rule.words())
-        total.add(found, picked)
+        total.add(found, picked, young)
         if by is not None:
             labels = replicas if by == "replica" else _labels(own, by)
             for value in dict.fromkeys(labels[picked].tolist()):
-                groups.setdefault(value, Sums()).add(found, picked & (labels == value))
-    is_short = bool(_span(table) < HORIZON)
+                groups.setdefault(value, Sums()).add(found, picked & (labels == value), young)
     ordered = dict(sorted(groups.items(), key=_in_time if by == "hour" else _largest_first))
-    return Waterfall(total, ordered, list(dict.fromkeys(rules)), not observed, is_short, compared)
+    return Waterfall(total, ordered, list(dict.fromkeys(rules)), not observed, compared)
 
 
 def _in_time(group: tuple[str, Sums]) -> str:
@@ -243,7 +249,11 @@ def _moments(table: pa.Table) -> list[datetime]:
     return moments
 
 
-def _span(table: pa.Table) -> timedelta:
-    """From the first row to the last."""
-    moments = _moments(table)
-    return max(moments) - min(moments)
+def _early(table: pa.Table) -> Flags:
+    """Rows that came within the horizon's length of the first."""
+    first = pc.min(table["ts"]).as_py()
+    if first is None:
+        return np.zeros(len(table), np.bool_)
+    until = pa.scalar(first + HORIZON, table["ts"].type)
+    early: Flags = pc.less(table["ts"], until).to_numpy()
+    return early

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from prefixscope import output
-from prefixscope.attribution import Sums, Waterfall
+from prefixscope.attribution import WARMING, Sums, Waterfall
 from prefixscope.output import Output
 from replay.causes import CAUSES
 
@@ -126,8 +126,11 @@ def _notes(found: Waterfall) -> Iterator[str]:
         yield "The rows tell no cached tokens: they are those of a modelled cache."
     if total.requests and total.token_hit_ratio is None:
         yield "Token hit ratio: no data, as no cache could serve any of these requests."
-    if found.warming and total.causes["new"]:
-        yield "The rows span less than 7 days: what is new to them may be older than they are."
+    if found.warming:
+        yield (
+            f"{total.details[WARMING]:,} of the new tokens came within 7 days of the first row:"
+            " what is new to those rows may be older than they are."
+        )
     if total.warm_before_log_tokens:
         yield f"{total.warm_before_log_tokens:,} cached tokens were there before the log began."
     if total.unreported_requests:

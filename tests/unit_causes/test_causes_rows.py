@@ -1,5 +1,7 @@
 """From rows to sums: what a row says of itself decides what its tokens count as."""
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
@@ -203,3 +205,16 @@ def test_rows_without_any_count_beside_several_ranks_are_no_error() -> None:
     rows = [row(HUNDRED[:4]), row(HUNDRED[:4], 1.0, grain=32, cached_tokens=None)]
     total = waterfall(table_of(rows), Assumed(), heard_of({"a/0": 16, "a/1": 16})).total
     assert (total.requests, total.unreported_requests) == (1, 1)
+
+
+def test_only_what_was_new_within_seven_days_of_the_first_row_may_be_older_than_the_log() -> None:
+    """64 new tokens at first, 80 more a second before the seven days are over, 96 at their end."""
+    week = 7 * 86_400.0
+    rows = [row(HUNDRED[:5]), row(HUNDRED[20:26], week - 1), row(HUNDRED[40:47], week)]
+    found = waterfall(table_of(rows), Assumed(), by="tenant")
+    assert found.total.causes["new"] == 64 + 80 + 96
+    assert found.total.details["new_warming"] == 64 + 80
+    assert found.groups[""].details["new_warming"] == 64 + 80
+    later = waterfall(table_of(rows), Assumed(), since=(NOON + timedelta(7)).replace(tzinfo=None))
+    assert later.total.causes["new"] == 96
+    assert not later.warming
