@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from exporter.errors import PrefixscopeError
 from prefixscope.chain_rows import CHAINS, Part, is_observed, parts_of, replica_names
-from prefixscope.heard import Heard, beside
+from prefixscope.heard import Heard, Served, beside
 from replay.causes import CAUSES, DETAILS, Causes, attribute
+from replay.columns import Fleet
 from replay.lru import agreement, modelled_cached_tokens, round_robin
 from replay.rules import RULES, BlockSizesDisagree, CacheRule
 from replay.traffic import NOT_REPORTED, Flags, Traffic
@@ -107,14 +108,20 @@ class Compared:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """Causes in sum and by value of a dimension. `rules`: in words, what the caches count by;
-    `compared` None: nothing to compare with."""
+    """Causes in sum and by value of a dimension.
+
+    `rules`: in words, what the caches count by; `compared` None: nothing to compare with.
+    `overruled_requests`: judged by another block than their row or its events state;
+    `unplaced_requests`: of several ranks nothing tells which served them, so the first is taken.
+    """
 
     total: Sums
     groups: dict[str, Sums]
     rules: list[str]
     is_modelled: bool
     compared: Compared | None
+    overruled_requests: int
+    unplaced_requests: int
 
     @property
     def warming(self) -> bool:
@@ -141,7 +148,7 @@ def waterfall(
     _check_lifetime(assumed, observed)
     total, groups = Sums(), dict[str, Sums]()
     rules: list[str] = []
-    compared = None
+    compared, overruled, unplaced = None, 0, 0
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
     for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens):
@@ -149,7 +156,12 @@ def waterfall(
         if not picked.any():
             continue
         own = table.drop_columns(list(CHAINS)).take(part.rows)
-        found, replicas = _causes(part, own, assumed, observed, heard, compared, picked)
+        served, found = _causes(part, replica_names(own), assumed, observed, heard)
+        if compared is not None and not part.is_hosted:
+            compared.add(served.traffic, part.rule, picked)
+        replicas = _named(served)
+        overruled += int((picked & _overruled(own, part.rule, replicas, heard)).sum())
+        unplaced += int((picked & served.unplaced).sum())
         rules.append(part.rule.words())
         total.add(found, picked, young)
         if by is not None:
@@ -157,7 +169,8 @@ def waterfall(
             for value in dict.fromkeys(labels[picked].tolist()):
                 groups.setdefault(value, Sums()).add(found, picked & (labels == value), young)
     ordered = dict(sorted(groups.items(), key=_in_time if by == "hour" else _largest_first))
-    return Waterfall(total, ordered, list(dict.fromkeys(rules)), not observed, compared)
+    rules = list(dict.fromkeys(rules))
+    return Waterfall(total, ordered, rules, not observed, compared, overruled, unplaced)
 
 
 def _in_time(group: tuple[str, Sums]) -> str:
@@ -181,28 +194,17 @@ def _check_lifetime(assumed: Assumed, observed: bool) -> None:
 
 
 def _causes(
-    part: Part,
-    table: pa.Table,
-    assumed: Assumed,
-    observed: bool,
-    heard: Heard,
-    compared: Compared | None,
-    picked: Flags,
-) -> tuple[Causes, Labels]:
-    """The causes of a part, and the replica of each of its requests."""
-    traffic, names = part.traffic, replica_names(table)
+    part: Part, names: list[str], assumed: Assumed, observed: bool, heard: Heard
+) -> tuple[Served, Causes]:
+    """What served a part, and its causes. `names`: of the replicas that its rows name."""
     try:
-        if not observed:
-            return _modelled(part, names, assumed)
-        traffic, fleet, names = beside(traffic, names, heard)
-        if compared is not None and not part.is_hosted:
-            compared.add(traffic, part.rule, picked)
-        return attribute(traffic, part.rule, fleet), _named(traffic, names)
+        served = beside(part.traffic, names, heard) if observed else _modelled(part, names, assumed)
+        return served, attribute(served.traffic, part.rule, served.fleet)
     except BlockSizesDisagree as error:
         raise PrefixscopeError(f"{error}; {_block_remedy(part.rule, assumed)}") from error
 
 
-def _modelled(part: Part, names: list[str], assumed: Assumed) -> tuple[Causes, Labels]:
+def _modelled(part: Part, names: list[str], assumed: Assumed) -> Served:
     """The same for rows that tell no cached tokens. A hosted cache with a lifetime is not modelled:
     its rows stay without a count."""
     traffic = part.traffic
@@ -213,7 +215,21 @@ def _modelled(part: Part, names: list[str], assumed: Assumed) -> tuple[Causes, L
     if part.rule.lifetime_seconds is None:
         cached = modelled_cached_tokens(traffic, part.rule, assumed.capacity_blocks)
         traffic = traffic.with_cached(cached)
-    return attribute(traffic, part.rule), _named(traffic, names)
+    return Served(traffic, Fleet(), names, np.zeros(len(traffic), np.bool_))
+
+
+def _overruled(table: pa.Table, rule: CacheRule, replicas: Labels, heard: Heard) -> Flags:
+    """Rows that were judged by another block than they or their events state. Names that are not
+    ours stand for the block stated, whatever the cache's own."""
+    used = rule.block_tokens
+    if RULES[rule.name].block_tokens is not None:
+        return np.zeros(len(table), np.bool_)
+    stated = table["block_size"].fill_null(0).to_numpy()
+    stated = np.where([bool(key) for key in table["hash_key_id"].to_pylist()], stated, 0)
+    told = np.array([heard.block_tokens.get(name, 0) for name in replicas.tolist()], np.int64)
+    overruled: Flags = (stated > 0) & (stated != used)
+    overruled |= (told > 0) & (told != used)
+    return overruled
 
 
 def _block_remedy(rule: CacheRule, assumed: Assumed) -> str:
@@ -231,9 +247,10 @@ def _from(table: pa.Table, since: datetime | None) -> Flags:
     return later
 
 
-def _named(traffic: Traffic, names: list[str]) -> Labels:
+def _named(served: Served) -> Labels:
+    traffic = served.traffic
     numbers = np.zeros(len(traffic), np.int64) if traffic.replica is None else traffic.replica
-    return np.array(names, object)[numbers]
+    return np.array(served.names, object)[numbers]
 
 
 def _labels(table: pa.Table, by: str) -> Labels:

@@ -18,7 +18,7 @@ from exporter.sources.pages import target_name
 from prefixscope.loading import open_file
 from replay.columns import Fleet
 from replay.residency import replicas_by_events
-from replay.traffic import Moments, Numbers, Stays, Traffic
+from replay.traffic import Flags, Moments, Numbers, Stays, Traffic
 
 # Of a store's resets those that emptied no cache: its state was given up, not its blocks.
 _NO_RESET = "lost_events"
@@ -96,37 +96,49 @@ class EventFiles:
         return Heard(names, resets, stays, self._key_id, sizes)
 
 
-def beside(
-    traffic: Traffic, names: Sequence[str], heard: Heard
-) -> tuple[Traffic, Fleet, list[str]]:
-    """The fleet that rows were served by, the rows with their replicas as it numbers them, and
-    the names of those numbers.
+@dataclass(frozen=True)
+class Served:
+    """Rows beside the fleet that served them. `names`: of the replicas that `traffic` and `fleet`
+    number. `unplaced`: rows of which neither they nor events tell the replica, so that they stand
+    with the first of several."""
+
+    traffic: Traffic
+    fleet: Fleet
+    names: list[str]
+    unplaced: Flags
+
+
+def beside(traffic: Traffic, names: Sequence[str], heard: Heard) -> Served:
+    """Put rows beside what was heard of the fleet.
 
     `names`: of the rows' replicas, '' where a row names none. Such rows are of the one replica
     that was heard, or of the rank whose events show the blocks they computed.
     """
+    unplaced = np.zeros(len(traffic), np.bool_)
     unnamed = list(names) == [""]
     # Resets alone do not say which replica rows without one were served by.
     if not heard.replicas or (unnamed and heard.stays is None):
-        return traffic, Fleet(), list(names)
+        return Served(traffic, Fleet(), list(names), unplaced)
     every = list(dict.fromkeys([*heard.replicas, *names]))
     numbers = np.array([every.index(name) for name in names], np.int64)
     own = np.zeros(len(traffic), np.int64) if traffic.replica is None else traffic.replica
     replica = numbers[own]
     if unnamed and heard.stays is not None:
-        replica = _heard_at(traffic, heard.stays, len(heard.replicas))
+        found = _heard_at(traffic, heard.stays, len(heard.replicas))
+        replica, unplaced = np.maximum(found, 0), found < 0
     stays = heard.stays
     if stays is not None:
         stays = replace(stays, deployment=_served(traffic, replica, len(every))[stays.replica])
-    return replace(traffic, replica=replica), Fleet(resets=heard.resets, stays=stays), every
+    fleet = Fleet(resets=heard.resets, stays=stays)
+    return Served(replace(traffic, replica=replica), fleet, every, unplaced)
 
 
 def _heard_at(traffic: Traffic, stays: Stays, replicas: int) -> Numbers:
-    """Which of the replicas that were heard served each row; the first where events do not tell.
-    Rows without any cached count have no times, and no causes either."""
+    """Which of the replicas that were heard served each row; -1 where events do not tell. Rows
+    without any cached count have no times, and no causes either."""
     if replicas == 1 or traffic.looked_up is None:
         return np.zeros(len(traffic), np.int64)
-    return np.maximum(replicas_by_events(traffic, stays), 0)
+    return replicas_by_events(traffic, stays)
 
 
 def _served(traffic: Traffic, replica: Numbers, replicas: int) -> Numbers:

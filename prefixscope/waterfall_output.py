@@ -28,6 +28,8 @@ def as_json(found: Waterfall, by: str | None) -> dict[str, object]:
     facts["rules"] = found.rules
     facts["cached_tokens_are"] = "modelled" if found.is_modelled else "observed"
     facts["warming"] = found.warming
+    facts["overruled_requests"] = found.overruled_requests
+    facts["unplaced_requests"] = found.unplaced_requests
     if found.compared is not None:
         facts["model"] = vars(found.compared)
     if by is not None:
@@ -93,7 +95,7 @@ _MEANING = {
     "unserved": "the cache held it and did not serve it",
     "evicted": "was on this replica since its last reset, and made room",
     "expired": "was there, and its lifetime ended",
-    "reset": "was lost by a restart, a clear or a replica that is gone",
+    "reset": "was lost by a restart or a clear",
     "routed": "another live replica had computed it",
     "concurrent": "was being computed by a request beside it",
     "isolated": "is known in another scope only",
@@ -137,6 +139,16 @@ def _notes(found: Waterfall) -> Iterator[str]:
         yield (
             f"{total.unreported_requests:,} requests of {total.unreported_prompt_tokens:,} prompt "
             "tokens tell no cached tokens and have no causes."
+        )
+    if found.overruled_requests:
+        yield (
+            f"{found.overruled_requests:,} requests were judged by another block than their row or"
+            " the events of their replica state."
+        )
+    if found.unplaced_requests:
+        yield (
+            f"Neither rows nor events tell which replica served {found.unplaced_requests:,}"
+            " requests: they are taken for the first."
         )
     if compared is not None:
         agreed = compared.requests - compared.differing_requests

@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from replay.known_blocks import Blocks, mixed
+from replay.known_blocks import GOLDEN, Blocks, mixed
 from replay.traffic import Chains, Flags, Names, Numbers, Pieces, Small
 from replay.ways import started_before
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def prefix_names(contents: Names, blocks: Blocks) -> Names:
@@ -16,7 +14,7 @@ def prefix_names(contents: Names, blocks: Blocks) -> Names:
     scattered (content, place) pairs, which no two prefixes share but by chance (64 bits).
     """
     place = blocks.places()
-    steps = _GOLDEN * np.arange(1, int(place.max(initial=0)) + 2, dtype=np.uint64)
+    steps = GOLDEN * np.arange(1, int(place.max(initial=0)) + 2, dtype=np.uint64)
     sums = np.cumsum(mixed(contents + steps[place]), dtype=np.uint64)
     begins = blocks.starts[:-1]
     before = np.zeros(len(begins), np.uint64)

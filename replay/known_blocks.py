@@ -13,7 +13,8 @@ from replay.traffic import Flags, Names, Numbers, Small
 
 # A table with an entry for every possible key is the fastest, up to this many entries.
 _DENSE_KEYS = 1 << 25
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+# Times 1, 2, 3, … it spreads evenly over 64 bits.
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mixed(names: Names) -> Names:
@@ -28,7 +29,7 @@ def mixed(names: Names) -> Names:
 
 def within(names: Names, space: npt.NDArray[np.integer]) -> Names:
     """Names that mean the same in one space only. `space`: a number from 0 for each name."""
-    return mixed(names + _GOLDEN * space.astype(np.uint64))
+    return mixed(names + GOLDEN * space.astype(np.uint64))
 
 
 def numbered(names: Names) -> tuple[Small, int]:

@@ -218,3 +218,26 @@ def test_only_what_was_new_within_seven_days_of_the_first_row_may_be_older_than_
     later = waterfall(table_of(rows), Assumed(), since=(NOON + timedelta(7)).replace(tzinfo=None))
     assert later.total.causes["new"] == 96
     assert not later.warming
+
+
+def test_rows_judged_by_another_block_than_stated_are_counted() -> None:
+    rows = [ours([7, 8, 9], 5.0 * turn, replica=name) for name in "ab" for turn in (0, 1)]
+    assert waterfall(table_of(rows), Assumed()).overruled_requests == 0
+    assert waterfall(table_of(rows), Assumed(block_tokens=64)).overruled_requests == 4
+    # Events win over rows, and --block-tokens over both.
+    told = heard_of({"a": 16, "b": 64})
+    assert waterfall(table_of(rows), Assumed(), told).overruled_requests == 2
+    unstated = [each | {"block_size": None} for each in rows]
+    assert waterfall(table_of(unstated), Assumed(), told).overruled_requests == 0
+    assert waterfall(table_of(unstated), Assumed(block_tokens=16), told).overruled_requests == 2
+    # A trace's hashes stand for the block it states, and the cache's may be another.
+    trace = [row(HUNDRED[:5], float(turn), grain=32, cached_tokens=None) for turn in (0, 1)]
+    assert waterfall(table_of(trace), Assumed(block_tokens=16)).overruled_requests == 0
+
+
+def test_requests_that_no_rank_shows_are_counted_and_taken_for_the_first() -> None:
+    """Block 5 of the events is in neither of the requests."""
+    rows = [row(HUNDRED[:4]), row(HUNDRED[:4], 5.0)]
+    found = waterfall(table_of(rows), Assumed(), heard_of({"a/0": 16, "a/1": 16}), by="replica")
+    assert found.unplaced_requests == 2
+    assert list(found.groups) == ["a/0"]
