@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from exporter.errors import PrefixscopeError
 from prefixscope.attribution import HORIZON
-from prefixscope.client import Answers
+from prefixscope.client import Answers, Exporter
 from queries import registry
 
 # What was there before a window is told by the rows before it: as many as there is memory for.
@@ -17,6 +17,8 @@ _HISTORIES = (HORIZON, timedelta(days=1), timedelta(hours=1), timedelta())
 _EARLIEST = datetime(1, 1, 1)  # noqa: DTZ001 - times of the store are UTC without a zone
 # Measured: 55 to 70 at the peak, the table of rows included.
 WORKING_BYTES_PER_HASH = 80
+# An answer stands in the exporter's own memory, 8 bytes a hash, and once more while it is sent.
+EXPORTER_HASHES = 10_000_000
 _NARROWER = "narrow the window with --since and --until"
 _CHAINS_COME = (
     "chains of block hashes come with the tap, with token ids in the log, and with public traces"
@@ -58,24 +60,40 @@ class Chains:
     history: timedelta = HORIZON
 
 
-def ask_chains(answers: Answers, window: Window, room_bytes: int | None) -> Chains:
+@dataclass(frozen=True)
+class Room:
+    """For how many hashes there is room (None: not known, so nothing is refused), and why."""
+
+    hashes: int | None
+    words: str = ""
+
+    @classmethod
+    def of(cls, answers: Answers, free: int | None) -> "Room":
+        """With so many free bytes, and of an exporter what it can answer beside its own work."""
+        enough = None if free is None else free // WORKING_BYTES_PER_HASH
+        if isinstance(answers, Exporter) and (enough is None or enough > EXPORTER_HASHES):
+            return cls(EXPORTER_HASHES, f"an exporter is asked for at most {EXPORTER_HASHES:,}")
+        if free is None:
+            return cls(None)
+        return cls(enough, f"{free / 1e9:.1f} GB of free memory are enough for {enough:,}")
+
+
+def ask_chains(answers: Answers, window: Window, room: Room) -> Chains:
     """The rows of a window that has any, behind as much of the horizon as there is room for.
 
-    `room_bytes` None: not known, so nothing is refused. PrefixscopeError where no row could be
-    explained, or the window alone has no room.
+    PrefixscopeError where no row could be explained, or the window alone has no room.
     """
     _refuse_unexplained(_counts(answers, window))
-    if room_bytes is None:
+    if room.hashes is None:
         return Chains(_answer(answers, "request_chains", window.after(HORIZON)))
-    needed_bytes = 0
+    hashes = 0
     for history in _HISTORIES if window.since is not None else _HISTORIES[:1]:
         asked = window.after(history)
-        needed_bytes = _counts(answers, asked)["hashes"] * WORKING_BYTES_PER_HASH
-        if needed_bytes <= room_bytes:
+        hashes = _counts(answers, asked)["hashes"]
+        if hashes <= room.hashes:
             return Chains(_answer(answers, "request_chains", asked), history)
     raise PrefixscopeError(
-        f"the chains of these requests take about {needed_bytes / 1e9:.1f} GB to work with, and "
-        f"{room_bytes / 1e9:.1f} GB are free: {_NARROWER}"
+        f"the chains of these requests have {hashes:,} hashes, and {room.words}: {_NARROWER}"
     )
 
 

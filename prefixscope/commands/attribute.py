@@ -16,7 +16,7 @@ from exporter.sources.intake import IngestSummary
 from exporter.store.store import Store
 from prefixscope.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
 from prefixscope.chain_rows import is_observed
-from prefixscope.chain_window import Chains, Window, ask_chains, free_bytes
+from prefixscope.chain_window import Chains, Room, Window, ask_chains, free_bytes
 from prefixscope.client import OpenStore, WrongQuestion, connect
 from prefixscope.commands import options
 from prefixscope.commands.load import by_name
@@ -109,14 +109,14 @@ def attribute(
     window = _window(since, until)
     if files:
         with _loaded(files, log_format) as (answers, heard):
-            chains = ask_chains(answers, window, free_bytes())
+            chains = ask_chains(answers, window, Room.of(answers, free_bytes()))
             _say_unused(chains, heard, replicas, router)
             found = _explained(chains, assumed, heard, by, window)
     else:
         with connect(options.place(url, store, token)) as answers:
             options.messages().print(f"Asking {answers.where}", style="dim")
             try:
-                chains = ask_chains(answers, window, free_bytes())
+                chains = ask_chains(answers, window, Room.of(answers, free_bytes()))
                 heard = told_resets(answers.ask("block_resets", {}))
             except WrongQuestion as error:
                 raise typer.BadParameter(str(error)) from error
@@ -169,7 +169,7 @@ def _say_unused(chains: Chains, heard: Heard, replicas: int | None, router: str 
         notes.append("The events play no part: no row tells cached tokens, so a cache is modelled")
     if chains.history < HORIZON:
         hours = chains.history / timedelta(hours=1)
-        notes.append(f"Memory has room for {hours:.0f} of the 168 hours before --since: what was "
+        notes.append(f"There is room for {hours:.0f} of the 168 hours before --since: what was "
                      "there only earlier counts as new")  # fmt: skip
     for note in notes:
         options.messages().print(note, style="dim", markup=False)

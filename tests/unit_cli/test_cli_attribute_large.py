@@ -9,8 +9,16 @@ import pytest
 from exporter.errors import PrefixscopeError
 from exporter.store.store import Store
 from prefixscope.chain_rows import parts_of, taken
-from prefixscope.chain_window import HORIZON, WORKING_BYTES_PER_HASH, Window, ask_chains, free_bytes
-from prefixscope.client import OpenStore
+from prefixscope.chain_window import (
+    EXPORTER_HASHES,
+    HORIZON,
+    WORKING_BYTES_PER_HASH,
+    Room,
+    Window,
+    ask_chains,
+    free_bytes,
+)
+from prefixscope.client import Exporter, OpenStore
 from queries import registry
 from tests.log_path import SMALL
 
@@ -61,11 +69,20 @@ def test_rows_that_are_all_taken_are_not_copied(chains: Store) -> None:
 
 def test_chains_beyond_free_memory_are_refused_with_a_remedy(chains: Store) -> None:
     chains.cursor().execute("SET memory_limit = '64MB'")
-    needed = ROWS * BLOCKS * WORKING_BYTES_PER_HASH
-    everything = ask_chains(OpenStore(chains), Window(), needed)
+    answers, needed = OpenStore(chains), ROWS * BLOCKS * WORKING_BYTES_PER_HASH
+    everything = ask_chains(answers, Window(), Room.of(answers, needed))
     assert len(everything.table) == ROWS
-    with pytest.raises(PrefixscopeError, match=r"0\.\d GB are free: narrow .* --since and --until"):
-        ask_chains(OpenStore(chains), Window(), needed - 1)
+    with pytest.raises(
+        PrefixscopeError, match=r"4,000,000 hashes, .* 3,999,999: narrow .* --until"
+    ):
+        ask_chains(answers, Window(), Room.of(answers, needed - 1))
+
+
+def test_an_exporter_is_not_asked_for_more_than_it_can_hold() -> None:
+    exporter, plenty = Exporter("http://127.0.0.1:9"), 2 * EXPORTER_HASHES * WORKING_BYTES_PER_HASH
+    for free in (plenty, None):
+        assert Room.of(exporter, free).hashes == EXPORTER_HASHES
+    assert Room.of(exporter, plenty // 4).hashes == EXPORTER_HASHES // 2
 
 
 def test_history_is_as_long_as_memory_allows(chains: Store) -> None:
@@ -73,16 +90,16 @@ def test_history_is_as_long_as_memory_allows(chains: Store) -> None:
     chains.cursor().execute("SET memory_limit = '64MB'")
     window = Window.of("2026-03-03T03:00:00Z", None)
     for rows, read in ((1000, 1000), (999, 160), (160, 160), (159, 100), (100, 100)):
-        found = ask_chains(OpenStore(chains), window, rows * BLOCKS * WORKING_BYTES_PER_HASH)
+        found = ask_chains(OpenStore(chains), window, Room(rows * BLOCKS))
         assert len(found.table) == read
     with pytest.raises(PrefixscopeError, match="narrow the window"):
-        ask_chains(OpenStore(chains), window, 99 * BLOCKS * WORKING_BYTES_PER_HASH)
+        ask_chains(OpenStore(chains), window, Room(99 * BLOCKS))
 
 
 def test_a_store_with_too_little_memory_is_an_error_to_read(chains: Store) -> None:
     chains.cursor().execute("SET memory_limit = '24MB'")
     with pytest.raises(PrefixscopeError, match=r"memory limit: narrow .* --since"):
-        ask_chains(OpenStore(chains), Window(), None)
+        ask_chains(OpenStore(chains), Window(), Room(None))
 
 
 def test_free_memory_is_the_machines_or_the_containers(tmp_path: Path) -> None:
