@@ -81,7 +81,7 @@ def alike(prompts: int, prompt_tokens: int, grain: int, **columns: list[bool]) -
     )
 
 
-def test_t92_a_modelled_cache_keeps_no_prompt_below_the_minimum() -> None:
+def test_a_modelled_cache_keeps_no_prompt_below_the_minimum() -> None:
     """Caching begins at 1,024 tokens: of 800 nothing is served, of 1,152 all but the last 128."""
     openai = RULES["openai"]
     assert modelled_cached_tokens(alike(2, 800, 16), openai, None).tolist() == [0, 0]
