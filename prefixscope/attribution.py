@@ -152,7 +152,7 @@ def waterfall(
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
     for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens):
-        picked, young = counted[part.rows], early[part.rows]
+        picked, young = counted[part.rows] & part.judged, early[part.rows]
         if not picked.any():
             continue
         own = table.drop_columns(list(CHAINS)).take(part.rows)

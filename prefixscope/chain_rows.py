@@ -1,7 +1,7 @@
 """Rows of requests as the traffic that causes are worked out from.
 
-Rows whose chains cannot be compared (another grain, another way a cache counts, another block)
-become traffic of their own. A row that no chain was given for goes with the largest part of those
+Rows whose chains cannot be compared (another grain, another way a cache counts) become traffic of
+their own. A row that no chain was given for goes with the largest part of those
 whose caches count as its own does.
 """
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from replay.hashes import HASH_GRAIN_TOKENS
 from replay.known_blocks import mixed, within
 from replay.rules import RULES, CacheRule
-from replay.traffic import NOT_REPORTED, Chains, Names, Numbers, Seconds, Traffic, starts_of
+from replay.traffic import NOT_REPORTED, Chains, Flags, Names, Numbers, Seconds, Traffic, starts_of
 
 # What is large of a row: taken only where chains are read.
 CHAINS = ("block_hashes", "content_hashes")
@@ -35,12 +35,14 @@ _KEPT = "lookup_skipped"
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that one rule holds for. `rows`: their places in the table. `is_hosted`: the rule is
-    that of their provider, whose memory nobody knows."""
+    """Rows that can be compared, seen through the rule of some. `rows`: their places in the table;
+    `judged`: those the rule is that of, the others being what they met. `is_hosted`: it is that of
+    their provider, whose memory nobody knows."""
 
     traffic: Traffic
     rule: CacheRule
     rows: Numbers
+    judged: Flags
     is_hosted: bool
 
 
@@ -61,17 +63,17 @@ def parts_of(
     # A rule that knows its block makes no difference between those that rows state.
     sizes[[bool((rule or RULES[name]).block_tokens) for name in names]] = 0
     kinds = _with_largest([*zip(names, grains.tolist(), sizes.tolist(), strict=True)])
-    order, numbers = (
-        _order(table),
-        {kind: number for number, kind in enumerate(dict.fromkeys(kinds))},
-    )
-    numbered = np.array([numbers[kind] for kind in kinds], np.int64)[order]
-    for (name, grain, size), number in numbers.items():
-        rows = order[numbered == number]
-        own, grain_tokens = taken(table, rows), grain or HASH_GRAIN_TOKENS
-        found = (rule or RULES[name]).of_blocks(size or grain_tokens)
-        is_hosted = rule is None and name != _DEFAULT_RULE
-        yield Part(_traffic(own, grain_tokens, found), found, rows, is_hosted)
+    order = _order(table)
+    for name, grain in dict.fromkeys(kind[:2] for kind in kinds):
+        rows = order[np.array([kind[:2] == (name, grain) for kind in kinds])[order]]
+        traffic = None
+        own_sizes = np.array([kinds[row][2] for row in rows.tolist()])
+        for size in dict.fromkeys(own_sizes.tolist()):
+            found = (rule or RULES[name]).of_blocks(size or grain or HASH_GRAIN_TOKENS)
+            if traffic is None:
+                traffic = _traffic(taken(table, rows), grain or HASH_GRAIN_TOKENS, found)
+            is_hosted = rule is None and name != _DEFAULT_RULE
+            yield Part(traffic, found, rows, own_sizes == size, is_hosted)
 
 
 # Name of the rule, tokens a hash (0: no chain), tokens a block of the cache (0: nothing tells).

@@ -241,3 +241,16 @@ def test_requests_that_no_rank_shows_are_counted_and_taken_for_the_first() -> No
     found = waterfall(table_of(rows), Assumed(), heard_of({"a/0": 16, "a/1": 16}), by="replica")
     assert found.unplaced_requests == 2
     assert list(found.groups) == ["a/0"]
+
+
+def test_what_a_cache_of_other_blocks_had_is_known_of_it() -> None:
+    """b, with blocks of 64, computes 80 tokens; then a, with blocks of 16, is asked for them."""
+    rows = [
+        ours([1, 2, 3, 4, 5], replica="b", block_size=64),
+        ours([1, 2, 3, 4, 6], 5.0, replica="a", block_size=16),
+        ours([1, 2, 3, 4, 7], 10.0, replica="b", block_size=64),
+    ]
+    found = waterfall(table_of(rows), Assumed(), by="replica")
+    assert taken(found.groups["a"].causes) == {"routed": 64, "rounding": 16}
+    assert taken(found.groups["b"].causes) == {"new": 64, "evicted": 64, "rounding": 32}
+    assert found.total.requests == 3
