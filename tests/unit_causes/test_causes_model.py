@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from exporter.blocks.stays import StayReader
+from exporter.blocks.wire import Batch, StoredTokens
 from replay.causes import CAUSES, attribute
 from replay.lru import LruCache, modelled_cached_tokens
 from replay.residency import ResidencyBook
@@ -107,6 +109,15 @@ def test_a_cache_that_counts_token_by_token_is_modelled_by_the_blocks_of_the_cha
 def test_a_lifetime_is_no_matter_of_memory() -> None:
     with pytest.raises(ValueError, match="lifetime"):
         modelled_cached_tokens(alike(2, 1600, 16), RULES["anthropic"], None)
+
+
+def test_each_replica_keeps_its_own_block_size() -> None:
+    """Offloading connectors put placeholders of 0 tokens in between."""
+    reader = StayReader("a key")
+    for replica, size in ((0, 16), (1, 64), (0, 0)):
+        tokens = list(range(size))
+        reader.take(replica, Batch(1.0, [StoredTokens([7], size, token_ids=tokens)], None, 0))
+    assert reader.block_tokens == {0: 16, 1: 64}
 
 
 def test_stays_begin_and_end_as_events_tell() -> None:
