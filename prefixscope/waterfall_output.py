@@ -96,7 +96,7 @@ _MEANING = {
     "evicted": "was on this replica since its last reset, and made room",
     "expired": "was there, and its lifetime ended",
     "reset": "was lost by a restart or a clear",
-    "routed": "another live replica had computed it",
+    "routed": "another replica had computed it",
     "concurrent": "was being computed by a request beside it",
     "isolated": "is known in another scope only",
     "redeployed": "is known of another model or version only",
