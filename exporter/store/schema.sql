@@ -259,8 +259,6 @@ CREATE TABLE IF NOT EXISTS block_streams (
     batches BIGINT, missed_batches BIGINT, replayed_batches BIGINT, restarts BIGINT,
     unreadable_batches BIGINT, connected BOOLEAN, uncertain VARCHAR
 );
--- Nobody listens yet when a store is opened, however the process before this one ended.
-UPDATE block_streams SET connected = false WHERE connected;
 
 -- What was resident at `as_of` (one snapshot, replaced as a whole): the prefixes that hold most.
 -- `prefix` is the chain hash of the prefix's last block, `prefix_tokens` its length from the start

@@ -126,6 +126,8 @@ class Store:
         connection = _connect(directory, settings)
         try:
             _migrate(connection, directory)
+            # Nobody listens yet, however the process before this one ended.
+            connection.execute("UPDATE block_streams SET connected = false WHERE connected")
             store = _OPEN[place] = cls(directory, connection, settings)
         except BaseException:
             connection.close()

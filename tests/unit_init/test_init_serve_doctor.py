@@ -49,7 +49,7 @@ def test_init_then_serve_then_a_green_doctor(
                        "--output", "json")  # fmt: skip
             (ratio,) = rows(cli, "hit_ratio", "--url", exporter.url)
     told = json.loads(done.out)
-    assert (done.status, told["worst"], told["level"]) == (0, "ok", 1), told
+    assert (done.status, told["worst"], told["level"]) == (0, "ok", 3), told
     lines = (MAIN / "requests.jsonl").read_text(encoding="utf-8").splitlines()
     usages = [json.loads(line)["usage"] for line in lines]
     assert ratio["prompt_tokens"] == sum(u["prompt_tokens"] for u in usages)
