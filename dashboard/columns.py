@@ -46,6 +46,7 @@ JUDGED = (
 ALERTS = (
     Column("severity", "severity", "text", meaning="page or ticket."),
     Column("alert", "alert", "text", meaning="Its name, also that of its runbook."),
+    Column("about", "about", "text", meaning="What it is about."),
     Column("state", "state", "text", meaning="firing, or pending until it has lasted."),
     Column("since", "since (UTC)", "moment", meaning="Since when, where it is known."),
     Column("summary", "summary", "text", meaning="What it says."),

@@ -47,6 +47,7 @@ MEMORY: Sequence[output.Column] = (
 ALERTS: Sequence[output.Column] = (
     ("severity", "severity", plain),
     ("alert", "alert", plain),
+    ("about", "about", plain),
     ("state", "state", plain),
     ("summary", "summary", plain),
 )

@@ -27,7 +27,7 @@ from queries.on_call.onset import Onset, onset
 from queries.on_call.pain import Pain, pain
 from queries.on_call.strip import STALE_AFTER, faults, log_is_silent, strip
 from queries.on_call.verdict import NO_DATA, TELEMETRY, Told, Tone, sentence, tone
-from queries.on_call.words import Quoted, Row, Rows, age, moment, number, plain
+from queries.on_call.words import Quoted, Row, Rows, about, age, moment, number, plain
 
 # The alerts of a drop of the model itself: what the verdict says is not said once more below.
 DROP_ALERTS: dict[Tone, str] = {"page": "PrefixcachePeakHitDrop", "ticket": "PrefixcacheHitDrop"}
@@ -141,7 +141,7 @@ def _alerts(asking: Asking, lead: Row | None) -> Rows:
         return not (own and whole and row["alert"] in DROP_ALERTS.values())
 
     stale = asking.rows("alerts", part="stale", until=_tens(asking.until))
-    rows = [row for row in (*asking.rows("alerts"), *stale) if other(row)]
+    rows = [{**row, "about": about(row)} for row in (*asking.rows("alerts"), *stale) if other(row)]
     return sorted(rows, key=lambda row: (row["state"] != "firing", row["severity"] != "page"))
 
 

@@ -11,6 +11,7 @@ Quoted = Callable[[object], str]
 
 UNKNOWN = "–"
 NOT_GIVEN = "(not given)"
+ABOUT = ("model", "route", "template", "tenant", "replica")
 _LONGEST = 160
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -42,6 +43,12 @@ def moment(value: object) -> datetime:
     if not isinstance(time, datetime):
         raise TypeError(f"not a time: {value!r}")
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def about(row: Row) -> str:
+    """What an alert is about: "model llama, replica pod-1"; "" if it names nothing."""
+    told = [f"{name} {plain(row[name])}" for name in ABOUT if row[name]]
+    return ", ".join([*told, plain(row["subject"])] if row["subject"] else told)
 
 
 def percent(ratio: float | None) -> str:

@@ -153,11 +153,13 @@ def test_other_alerts_are_listed_and_the_drop_itself_is_not_said_twice() -> None
     assert [(row["alert"], row["template"]) for row in shown.alerts] == [
         ("PrefixcacheTemplateHitCollapse", "checkout")
     ]
+    assert [row["about"] for row in shown.alerts] == ["model llama, template checkout"]
     assert shown.runbook == "PrefixcachePeakHitDrop"
     html, text = page(shown), printed(shown)
     assert 'href="docs/runbooks/PrefixcacheTemplateHitCollapse.md"' in html
     assert 'href="docs/runbooks/PrefixcachePeakHitDrop.md"' in html
     assert "PrefixcacheTemplateHitCollapse" in text
+    assert "(model llama, template checkout): " in html
     assert shown.chart is not None
     assert [mark.words for mark in shown.chart.marks] == [
         "alert PrefixcacheTemplateHitCollapse", "template checkout: v7 → v8",
