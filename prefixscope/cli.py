@@ -1,47 +1,94 @@
-"""The command line. Only our own error type becomes a message; any other keeps its traceback."""
+"""The command line. Only our own error type becomes a message; any other keeps its traceback.
+
+A command is imported when it is asked for: `prefixscope curve` need not wait for what `serve`
+imports.
+"""
 
 import sys
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any, cast
 
 import typer
 from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
 
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
-from prefixscope.commands import doctor, init, load, look, names, operate, plan, run
-from prefixscope.commands.alerts import alerts
-from prefixscope.commands.attribute import attribute
-from prefixscope.commands.backfill import backfill
-from prefixscope.commands.explain import explain
 from prefixscope.commands.options import messages
-from prefixscope.commands.report import report
-from prefixscope.commands.tap import tap
 
 START, LOOK, EXPLAIN, WHAT_IF, OPERATE = "Start", "Look", "Explain", "What if", "Operate"
 
+# Command → panel of --help, and module of `prefixscope.commands` with a function of its name.
+COMMANDS = {
+    "init": (START, "init"),
+    "demo": (START, "run"),
+    "serve": (START, "run"),
+    "ingest": (START, "load"),
+    "backfill": (START, "backfill"),
+    "tap": (START, "tap"),
+    "query": (LOOK, "look"),
+    "now": (LOOK, "look"),
+    "alerts": (LOOK, "alerts"),
+    "report": (LOOK, "report"),
+    "explain": (EXPLAIN, "explain"),
+    "attribute": (EXPLAIN, "attribute"),
+    "geometry": (WHAT_IF, "plan"),
+    "doctor": (OPERATE, "doctor"),
+    "names": (OPERATE, "names"),
+    "formats": (OPERATE, "operate"),
+    "engines": (OPERATE, "operate"),
+}
+
+
+def _command(name: str) -> TyperCommand:
+    panel, module = COMMANDS[name]
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    function = getattr(import_module(f"prefixscope.commands.{module}"), name)
+    alone.command(name, rich_help_panel=panel)(function)
+    command = typer.main.get_command(alone)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+class _OnDemand(MutableMapping[str, TyperCommand]):
+    """The commands by name, each made when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, TyperCommand] = {}
+
+    def __getitem__(self, name: str) -> TyperCommand:
+        if name not in self._made:
+            self._made[name] = _command(name)
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: TyperCommand) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Commands(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - handed on as they are
+        super().__init__(**attributes)
+        self.commands = cast("MutableMapping[str, Any]", _OnDemand())
+
+
 app = typer.Typer(
     name="prefixscope",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they print local variables, which may hold secrets
     help="What share of the prompt tokens came from cache, for whom, and does it hurt when it "
     "drops? Try: prefixscope demo",
 )
-app.command(rich_help_panel=START)(init.init)
-app.command(rich_help_panel=START)(run.demo)
-app.command(rich_help_panel=START)(run.serve)
-app.command(rich_help_panel=START)(load.ingest)
-app.command(rich_help_panel=START)(backfill)
-app.command(rich_help_panel=START)(tap)
-app.command(rich_help_panel=LOOK)(look.query)
-app.command(rich_help_panel=LOOK)(look.now)
-app.command(rich_help_panel=LOOK)(alerts)
-app.command(rich_help_panel=LOOK)(report)
-app.command(rich_help_panel=EXPLAIN)(explain)
-app.command(rich_help_panel=EXPLAIN)(attribute)
-app.command(rich_help_panel=WHAT_IF)(plan.geometry)
-app.command(rich_help_panel=OPERATE)(doctor.doctor)
-app.command(rich_help_panel=OPERATE)(names.names)
-app.command(rich_help_panel=OPERATE)(operate.formats)
-app.command(rich_help_panel=OPERATE)(operate.engines)
 
 
 def _version(wanted: bool) -> None:

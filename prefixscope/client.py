@@ -14,6 +14,7 @@ from exporter.errors import PrefixscopeError, StoreLocked
 from exporter.prices import ASKED_BY, ModelPrices
 from exporter.store.store import FILE_NAME, Store
 from prefixscope.owner import read_owner
+from prefixscope.place import Place
 from prefixscope.settings import DEFAULT_STORE, Settings, load_settings
 from queries import registry
 
@@ -152,15 +153,6 @@ def _own_settings() -> Settings:
     """What an exporter of this environment would be told."""
     config = os.environ.get("PREFIXSCOPE_CONFIG")
     return load_settings(Path(config) if config else None)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the person says the data is: an address, a folder, or neither."""
-
-    url: str | None = None
-    store: Path | None = None
-    token: str | None = None
 
 
 @contextmanager

@@ -12,9 +12,10 @@ import typer
 
 from exporter.errors import PrefixscopeError
 from prefixscope import alert_webhook, output
-from prefixscope.client import Answers, Exporter, Place, connect
+from prefixscope.client import Answers, Exporter, connect
 from prefixscope.commands import options
 from prefixscope.output import Output
+from prefixscope.place import Place
 from prefixscope.settings import DEFAULT_STORE
 from queries import registry
 from queries.times import parse_time

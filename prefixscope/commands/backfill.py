@@ -17,11 +17,12 @@ from exporter.sources.prometheus_backfill import backfill as fill
 from exporter.sources.prometheus_settings import PrometheusSourceSettings
 from exporter.sources.usage_reports.table import Grain
 from prefixscope.backfill_report import report
-from prefixscope.client import Place, connect
+from prefixscope.client import connect
 from prefixscope.commands import options
 from prefixscope.commands.load import refuse_demo
 from prefixscope.commands.usage import take_usage
 from prefixscope.history_client import history_of
+from prefixscope.place import Place
 from prefixscope.settings import Settings, load_settings
 from prefixscope.usage_client import Asked
 from queries.times import parse_time

@@ -19,9 +19,10 @@ from exporter.sources.names import Names
 from exporter.sources.objects import is_object_path
 from exporter.sources.pages import PagesSummary
 from exporter.sources.spend_logs import is_database_path
-from prefixscope.client import Exporter, OpenStore, Place, connect
+from prefixscope.client import Exporter, OpenStore, connect
 from prefixscope.commands import options
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load
+from prefixscope.place import Place
 from prefixscope.settings import load_settings
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from prefixscope.client import Place
+from prefixscope.place import Place
 
 Url = Annotated[
     str | None,

@@ -11,9 +11,10 @@ from dashboard.figures.numbers import percent
 from exporter.errors import PrefixscopeError
 from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.usage_reports.report import open_buckets
-from prefixscope.client import Exporter, OpenStore, Place, connect
+from prefixscope.client import Exporter, OpenStore, connect
 from prefixscope.commands import options
 from prefixscope.commands.load import refuse_demo
+from prefixscope.place import Place
 from prefixscope.usage_client import Asked, Read, hand_over, read_reports
 
 _MOST_NOTES = 3

@@ -12,7 +12,7 @@ from exporter.sources.discovery import Discovery, StaticTarget, Target, TargetSe
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.events.settings import leak_of
 from exporter.store.store import FILE_NAME
-from prefixscope.client import Answers, Exporter, OpenStore, Place, connect
+from prefixscope.client import Answers, Exporter, OpenStore, connect
 from prefixscope.doctor import log_files
 from prefixscope.doctor.asked import (
     Asked,
@@ -27,6 +27,7 @@ from prefixscope.doctor.look import Looking, look_at, merged
 from prefixscope.doctor.reports import asked_reports
 from prefixscope.doctor.sources import asked_sources
 from prefixscope.doctor.spend_logs import looked as looked_spend_logs
+from prefixscope.place import Place
 from prefixscope.recognise import engines_behind, page_url
 from prefixscope.settings import Settings, server_token
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -102,3 +104,13 @@ def test_our_errors_are_messages_and_others_keep_their_traceback(
     fail(RuntimeError("a bug"))
     with pytest.raises(RuntimeError, match="a bug"):
         cli("now")
+
+
+def test_reading_the_command_line_imports_no_heavy_library() -> None:
+    """What a command needs is imported with that command: all others start in a tenth."""
+    heavy = {"duckdb", "numpy", "pyarrow", "pydantic", "requests", "starlette", "streamlit"}
+    script = "import json, sys, prefixscope.cli; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    )
+    assert not heavy & set(json.loads(done.stdout))
