@@ -3,8 +3,6 @@
 The judgement itself is the question `peak_drop`; here it is only asked, bounded and kept.
 """
 
-import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,13 +12,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from exporter.judge_watch import JudgeWatch
 from exporter.metrics import DROP, Page
 from exporter.metrics_text import label_text
 from exporter.open_drops import Labels, began, keep, kept
 from exporter.store.store import Store
 from queries import registry
-
-_log = logging.getLogger(__name__)
 
 DIMENSIONS = ("route", "template", "tenant")
 MOST_SERIES = 20
@@ -173,50 +170,33 @@ def _add_course(page: Page, labels: str, drop: Drop) -> None:
             page[f"prefixcache_peak_hit_drop_{name}"].add(labels, value)
 
 
-class DropWatch:
-    """Judges on the minute in the background until stopped."""
+class DropWatch(JudgeWatch):
+    """Judges on the minute."""
 
     def __init__(self, store: Store, settings: DropSettings) -> None:
+        super().__init__("drops")
         self._store = store
         self._settings = settings
         self._drops: list[Drop] = []
         self._judged = 0.0
-        self._judged_at = datetime.now(UTC)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="drops", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, after the work in hand."""
-        self._stopped.set()
-        self._thread.join()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is running."""
-        return self._thread.is_alive()
-
-    @property
-    def judged_at(self) -> datetime:
-        """When it last judged without an error; when it was made before the first time."""
-        return self._judged_at
 
     def current(self) -> list[Drop]:
         """As last judged; none before the first minute is over, or once judging has failed."""
         return self._drops if time.monotonic() - self._judged < STALE_SECONDS else []
 
-    def _run(self) -> None:
-        while not self._stopped.wait(_seconds_to_next_minute(datetime.now(UTC))):
-            until = datetime.now(UTC).replace(second=0, microsecond=0)
-            try:
-                drops = judge(self._store.cursor(), self._settings, until)
-                self._drops = keep_since(self._store, self._settings, until, drops)
-                self._judged, self._judged_at = time.monotonic(), datetime.now(UTC)
-            except duckdb.Error:
-                _log.exception("drops could not be judged; trying again in a minute")
+    def pause_seconds(self) -> float:
+        """To the next minute."""
+        return _seconds_to_next_minute(datetime.now(UTC))
+
+    def judge_once(self) -> None:
+        """Of the window that ends with the last full minute."""
+        until = datetime.now(UTC).replace(second=0, microsecond=0)
+        drops = judge(self._store.cursor(), self._settings, until)
+        self._drops = keep_since(self._store, self._settings, until, drops)
+        self._judged = time.monotonic()
+
+    def failed(self) -> None:
+        """It holds until it is stale."""
 
 
 def _seconds_to_next_minute(now: datetime) -> float:

@@ -5,20 +5,17 @@ Both are questions over many rows, so they are asked every ten minutes and no of
 questions themselves judge; here they are only asked, bounded and kept.
 """
 
-import logging
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import duckdb
 
+from exporter.judge_watch import JudgeWatch
 from exporter.metrics import Page
 from exporter.metrics_text import label_text
 from exporter.store.store import Store
 from queries import registry
-
-_log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 600.0
 OFFLOAD_SPAN = timedelta(hours=24)
@@ -80,45 +77,27 @@ def add_verdicts(page: Page, verdicts: Verdicts) -> None:
         page["prefixcache_stale_reused_tokens"].add(labels, tokens)
 
 
-class VerdictWatch:
-    """Judges every ten minutes in the background until stopped."""
+class VerdictWatch(JudgeWatch):
+    """Judges every ten minutes."""
 
     def __init__(self, store: Store, every_seconds: float = EVERY_SECONDS) -> None:
+        super().__init__("offload and stale reuse")
         self._store = store
         self._every_seconds = every_seconds
         self._verdicts = NO_VERDICTS
-        self._judged_at = datetime.now(UTC)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="verdicts", daemon=True)
-
-    def start(self) -> None:
-        """Begin; the first verdict is told after the first pause."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, after the work in hand."""
-        self._stopped.set()
-        self._thread.join()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is running."""
-        return self._thread.is_alive()
-
-    @property
-    def judged_at(self) -> datetime:
-        """When it last judged without an error; when it was made before the first time."""
-        return self._judged_at
 
     def current(self) -> Verdicts:
         """As last judged; nothing before the first time, or once judging has failed."""
         return self._verdicts
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._every_seconds):
-            try:
-                self._verdicts = judge(self._store.cursor(), datetime.now(UTC))
-                self._judged_at = datetime.now(UTC)
-            except duckdb.Error:
-                self._verdicts = NO_VERDICTS
-                _log.exception("offload and stale reuse could not be judged; trying again")
+    def pause_seconds(self) -> float:
+        """Always the same."""
+        return self._every_seconds
+
+    def judge_once(self) -> None:
+        """Of the time up to now."""
+        self._verdicts = judge(self._store.cursor(), datetime.now(UTC))
+
+    def failed(self) -> None:
+        """An old verdict is none."""
+        self._verdicts = NO_VERDICTS
