@@ -282,3 +282,53 @@ CREATE TABLE IF NOT EXISTS block_copies (
 CREATE TABLE IF NOT EXISTS kv_geometry (
     model VARCHAR PRIMARY KEY, bytes_per_token BIGINT NOT NULL, source VARCHAR NOT NULL
 );
+
+-- Why tokens missed (exporter.causes): sums by minute and hour of requests whose minute is sealed,
+-- two minutes late; each cause is named once and never revised. Additive like the other roll-ups,
+-- but for `remembered_seconds`: how far back it was known what had been seen, of several rows the
+-- least. prompt_tokens = cached_tokens + all causes: requests with a cached count and a chain. Beside
+-- them those without a count (unreported), with a count and no chain (chainless), and those that
+-- came when their minute was sealed (late). The four after `unexplained_tokens` are parts: of reset,
+-- rounding, new and of cached_tokens.
+CREATE TABLE IF NOT EXISTS cause_minutes (
+    minute TIMESTAMP NOT NULL, model VARCHAR, replica VARCHAR, route VARCHAR,
+    requests BIGINT, prompt_tokens BIGINT, cached_tokens BIGINT,
+    unserved_tokens BIGINT, evicted_tokens BIGINT, expired_tokens BIGINT, reset_tokens BIGINT,
+    routed_tokens BIGINT, concurrent_tokens BIGINT, isolated_tokens BIGINT,
+    redeployed_tokens BIGINT, layout_tokens BIGINT, new_tokens BIGINT, rounding_tokens BIGINT,
+    ineligible_tokens BIGINT, unexplained_tokens BIGINT,
+    reset_replica_gone_tokens BIGINT, rounding_split_tokens BIGINT, new_warming_tokens BIGINT,
+    warm_before_log_tokens BIGINT,
+    unreported_requests BIGINT, unreported_prompt_tokens BIGINT,
+    chainless_requests BIGINT, chainless_prompt_tokens BIGINT,
+    late_requests BIGINT, late_prompt_tokens BIGINT,
+    remembered_seconds BIGINT
+);
+CREATE TABLE IF NOT EXISTS cause_hours (
+    hour TIMESTAMP NOT NULL, model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR,
+    requests BIGINT, prompt_tokens BIGINT, cached_tokens BIGINT,
+    unserved_tokens BIGINT, evicted_tokens BIGINT, expired_tokens BIGINT, reset_tokens BIGINT,
+    routed_tokens BIGINT, concurrent_tokens BIGINT, isolated_tokens BIGINT,
+    redeployed_tokens BIGINT, layout_tokens BIGINT, new_tokens BIGINT, rounding_tokens BIGINT,
+    ineligible_tokens BIGINT, unexplained_tokens BIGINT,
+    reset_replica_gone_tokens BIGINT, rounding_split_tokens BIGINT, new_warming_tokens BIGINT,
+    warm_before_log_tokens BIGINT,
+    unreported_requests BIGINT, unreported_prompt_tokens BIGINT,
+    chainless_requests BIGINT, chainless_prompt_tokens BIGINT,
+    late_requests BIGINT, late_prompt_tokens BIGINT,
+    remembered_seconds BIGINT
+);
+-- How far causes were named: the minute up to which rows are sealed, the last batch of rows whose
+-- late ones were counted, and what of the state is not in `cause_changes` (JSON). One row.
+CREATE TABLE IF NOT EXISTS cause_state (
+    sealed TIMESTAMP NOT NULL, batch BIGINT NOT NULL, state VARCHAR NOT NULL
+);
+-- What every sealed minute added to the memory of what was seen: keyed hashes as arrays, no tokens.
+-- Taken in again in order when a store is opened; a part's older `generation` goes as a whole.
+CREATE TABLE IF NOT EXISTS cause_changes (
+    part VARCHAR NOT NULL, generation BIGINT NOT NULL, minute TIMESTAMP NOT NULL, change BLOB NOT NULL
+);
+-- Missed tokens for Prometheus, of live rows; additive deltas like live_counters.
+CREATE TABLE IF NOT EXISTS live_missed (
+    model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR, cause VARCHAR, tokens BIGINT
+);

@@ -1,0 +1,81 @@
+/*
+name: missed_tokens
+question: Why did tokens miss?
+grain: one row per cause that has tokens, or per value of `by` and cause; most tokens first
+params:
+  by: {type: VARCHAR, default: null, one_of: [model, route, template, tenant, replica], meaning: "One row per value and cause; one row per cause if not set."}
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set. Template and tenant are kept by whole hours, which count by their start."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  replica: {type: VARCHAR, default: null, meaning: "Only this replica; not together with template or tenant, of which nothing is kept by replica."}
+  route: {type: VARCHAR, default: null, meaning: "Only this route."}
+  template: {type: VARCHAR, default: null, meaning: "Only this template."}
+  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+columns:
+  value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
+  cause: {type: VARCHAR, unit: name, meaning: "Why, as docs/causes.md says. new: not seen within the horizon, or as far back as waterfall says that it is remembered."}
+  tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens that missed for this cause, of requests with a cached count and a chain, once their minute is sealed: two minutes late."}
+  missed_ratio: {type: DOUBLE, unit: ratio, meaning: "tokens / all missed tokens of the value."}
+  prompt_ratio: {type: DOUBLE, unit: ratio, meaning: "tokens / prompt tokens of the value's requests that have causes."}
+*/
+WITH selected AS (
+    SELECT
+        *,
+        CASE
+            WHEN getvariable('by') IS NULL THEN NULL
+            WHEN getvariable('by') = 'model' THEN model
+            WHEN getvariable('by') = 'route' THEN route
+            WHEN getvariable('by') = 'template' THEN template
+            WHEN getvariable('by') = 'tenant' THEN tenant
+            WHEN getvariable('by') = 'replica' THEN replica
+            ELSE error('unknown dimension ' || getvariable('by'))
+        END AS value
+    FROM cause_sums
+    WHERE
+        in_window(ts, getvariable('since'), getvariable('until'))
+        AND causes_answer(
+            kept_as, getvariable('by'), getvariable('template'), getvariable('tenant')
+        )
+        AND matches(model, getvariable('model'))
+        AND matches(replica, getvariable('replica'))
+        AND matches(route, getvariable('route'))
+        AND matches(template, getvariable('template'))
+        AND matches(tenant, getvariable('tenant'))
+),
+
+sums AS (
+    SELECT
+        CASE WHEN getvariable('by') IS NOT NULL THEN coalesce(value, '') END AS value,
+        total(prompt_tokens) AS prompt_tokens,
+        total(cached_tokens) AS cached_tokens,
+        total(unserved_tokens) AS unserved_tokens,
+        total(evicted_tokens) AS evicted_tokens,
+        total(expired_tokens) AS expired_tokens,
+        total(reset_tokens) AS reset_tokens,
+        total(routed_tokens) AS routed_tokens,
+        total(concurrent_tokens) AS concurrent_tokens,
+        total(isolated_tokens) AS isolated_tokens,
+        total(redeployed_tokens) AS redeployed_tokens,
+        total(layout_tokens) AS layout_tokens,
+        total(new_tokens) AS new_tokens,
+        total(rounding_tokens) AS rounding_tokens,
+        total(ineligible_tokens) AS ineligible_tokens,
+        total(unexplained_tokens) AS unexplained_tokens
+    FROM selected
+    GROUP BY ALL
+),
+
+entries AS (
+    SELECT value, prompt_tokens, cached_tokens, unnest(cause_entries(sums), recursive := true)
+    FROM sums
+)
+
+SELECT
+    value,
+    cause,
+    tokens,
+    ratio(tokens, prompt_tokens - cached_tokens) AS missed_ratio,
+    ratio(tokens, prompt_tokens) AS prompt_ratio
+FROM entries
+WHERE tokens > 0
+ORDER BY tokens DESC, value, cause;

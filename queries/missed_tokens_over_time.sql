@@ -1,0 +1,92 @@
+/*
+name: missed_tokens_over_time
+question: How did the causes of missed tokens move?
+grain: one row per bucket and cause that has tokens, or per bucket, value of `by` and cause
+params:
+  by: {type: VARCHAR, default: null, one_of: [model, route, template, tenant, replica], meaning: "One row per bucket, value and cause; one row per bucket and cause if not set."}
+  step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a bucket; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set. Template and tenant are kept by whole hours, which count by their start."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  replica: {type: VARCHAR, default: null, meaning: "Only this replica; not together with template or tenant, of which nothing is kept by replica."}
+  route: {type: VARCHAR, default: null, meaning: "Only this route."}
+  template: {type: VARCHAR, default: null, meaning: "Only this template."}
+  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+columns:
+  bucket: {type: TIMESTAMP, unit: time, meaning: "Start of the bucket, UTC. The last two minutes are not sealed yet."}
+  value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
+  cause: {type: VARCHAR, unit: name, meaning: "Why, as docs/causes.md says."}
+  tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens that missed for this cause."}
+  prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of all requests of the bucket and value that have causes, cached or not."}
+*/
+WITH selected AS (
+    SELECT
+        *,
+        CASE
+            WHEN getvariable('by') IS NULL THEN NULL
+            WHEN getvariable('by') = 'model' THEN model
+            WHEN getvariable('by') = 'route' THEN route
+            WHEN getvariable('by') = 'template' THEN template
+            WHEN getvariable('by') = 'tenant' THEN tenant
+            WHEN getvariable('by') = 'replica' THEN replica
+            ELSE error('unknown dimension ' || getvariable('by'))
+        END AS value
+    FROM cause_sums
+    WHERE
+        in_window(ts, getvariable('since'), getvariable('until'))
+        AND causes_answer(
+            kept_as, getvariable('by'), getvariable('template'), getvariable('tenant')
+        )
+        AND matches(model, getvariable('model'))
+        AND matches(replica, getvariable('replica'))
+        AND matches(route, getvariable('route'))
+        AND matches(template, getvariable('template'))
+        AND matches(tenant, getvariable('tenant'))
+),
+
+step AS (
+    SELECT
+        greatest(
+            coalesce(
+                getvariable('step_seconds'),
+                step_for(epoch(
+                    coalesce(getvariable('until'), max(ts))
+                    - coalesce(getvariable('since'), min(ts))
+                ))
+            ),
+            max(CASE kept_as WHEN 'hour' THEN 3600 ELSE 60 END)
+        ) AS seconds
+    FROM selected
+),
+
+sums AS (
+    SELECT
+        time_bucket(to_seconds(seconds), ts) AS bucket,
+        CASE WHEN getvariable('by') IS NOT NULL THEN coalesce(value, '') END AS value,
+        total(prompt_tokens) AS prompt_tokens,
+        total(unserved_tokens) AS unserved_tokens,
+        total(evicted_tokens) AS evicted_tokens,
+        total(expired_tokens) AS expired_tokens,
+        total(reset_tokens) AS reset_tokens,
+        total(routed_tokens) AS routed_tokens,
+        total(concurrent_tokens) AS concurrent_tokens,
+        total(isolated_tokens) AS isolated_tokens,
+        total(redeployed_tokens) AS redeployed_tokens,
+        total(layout_tokens) AS layout_tokens,
+        total(new_tokens) AS new_tokens,
+        total(rounding_tokens) AS rounding_tokens,
+        total(ineligible_tokens) AS ineligible_tokens,
+        total(unexplained_tokens) AS unexplained_tokens
+    FROM selected, step
+    GROUP BY ALL
+),
+
+entries AS (
+    SELECT bucket, value, prompt_tokens, unnest(cause_entries(sums), recursive := true)
+    FROM sums
+)
+
+SELECT bucket, value, cause, tokens, prompt_tokens
+FROM entries
+WHERE tokens > 0
+ORDER BY bucket, value, tokens DESC, cause;

@@ -1,0 +1,47 @@
+-- Why tokens missed, as the exporter named it minute by minute (exporter.causes).
+
+-- Both roll-ups as one: minutes keep the replica, hours template and tenant. A question takes one of
+-- them (macro `causes_answer`), never both. A dimension that a roll-up does not keep is NULL, one
+-- that was not given ''.
+CREATE OR REPLACE VIEW cause_sums AS
+SELECT
+    minute AS ts, 'minute' AS kept_as,
+    coalesce(model, '') AS model, coalesce(replica, '') AS replica, coalesce(route, '') AS route,
+    NULL::VARCHAR AS template, NULL::VARCHAR AS tenant,
+    * EXCLUDE (minute, model, replica, route)
+FROM cause_minutes
+UNION ALL BY NAME
+SELECT
+    hour AS ts, 'hour' AS kept_as,
+    coalesce(model, '') AS model, NULL::VARCHAR AS replica, coalesce(route, '') AS route,
+    coalesce(template, '') AS template, coalesce(tenant, '') AS tenant,
+    * EXCLUDE (hour, model, route, template, tenant)
+FROM cause_hours;
+
+-- Hours answer where template or tenant is asked for, minutes otherwise. Nothing is kept of a
+-- replica's templates or tenants, so asking for both has no rows.
+CREATE OR REPLACE MACRO causes_answer(kept_as, dimension, wanted_template, wanted_tenant) AS
+    kept_as = CASE
+        WHEN
+            coalesce(dimension, '') IN ('template', 'tenant')
+            OR wanted_template IS NOT NULL OR wanted_tenant IS NOT NULL
+            THEN 'hour'
+        ELSE 'minute'
+    END;
+
+-- One row for each cause of a row of sums, those of 0 tokens included.
+CREATE OR REPLACE MACRO cause_entries(sums) AS [
+    {'cause': 'unserved', 'tokens': sums.unserved_tokens},
+    {'cause': 'evicted', 'tokens': sums.evicted_tokens},
+    {'cause': 'expired', 'tokens': sums.expired_tokens},
+    {'cause': 'reset', 'tokens': sums.reset_tokens},
+    {'cause': 'routed', 'tokens': sums.routed_tokens},
+    {'cause': 'concurrent', 'tokens': sums.concurrent_tokens},
+    {'cause': 'isolated', 'tokens': sums.isolated_tokens},
+    {'cause': 'redeployed', 'tokens': sums.redeployed_tokens},
+    {'cause': 'layout', 'tokens': sums.layout_tokens},
+    {'cause': 'new', 'tokens': sums.new_tokens},
+    {'cause': 'rounding', 'tokens': sums.rounding_tokens},
+    {'cause': 'ineligible', 'tokens': sums.ineligible_tokens},
+    {'cause': 'unexplained', 'tokens': sums.unexplained_tokens}
+];
