@@ -32,8 +32,8 @@ CHANCE = (2.198 * 5 * (1 / 100_000 + 1 / 400_000)) ** 0.5
 class Table:
     """The tables of a store, filled and asked."""
 
-    def __init__(self) -> None:
-        self._connection = duckdb.connect()
+    def __init__(self, threads: int = 1) -> None:
+        self._connection = duckdb.connect(config={"threads": threads})
         schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
         self._connection.execute(schema)
         self._connection.execute(registry.views_sql())
@@ -319,6 +319,19 @@ def test_a_template_that_collapses_shows_in_fewer_requests() -> None:
     assert (row["is_drop"], row["class"]) == (True, "template version or layout")
     assert row["evidence"] == "template t v2 hits 0 % where 80 % is expected"
     assert made.judge(later)["is_drop"] is None, "of the whole model the guard stands"
+
+
+@pytest.mark.parametrize("names", ["tu", "ut"])
+def test_ties_of_contributors_are_settled_by_name(names: str) -> None:
+    """Two templates lose alike, whichever came first and however many threads look."""
+    made = Table(threads=2)
+    for week, ratio in enumerate(RATIOS, 1):
+        for name in names:
+            made.hour(MONDAY - timedelta(weeks=week), ratio, template=name)
+    for name in names:
+        made.hour(MONDAY, 0.5, template=name)
+    row = made.judge()
+    assert (row["contributor"], row["contributor_share_ratio"]) == ("u", pytest.approx(0.5))
 
 
 def test_few_requests_are_not_judged(table: Table) -> None:
