@@ -1,59 +1,117 @@
 """Pieces of a prompt cut where its content says so: a shift moves them and changes none.
 
 Blocks are cut by counting from the start, so that one token more in front changes them all. A
-piece ends where a hash of the last few tokens says; what was added or taken away in front only
-changes the pieces it stands in.
+piece ends where a hash of the last few tokens is larger than those around it; what was added or
+taken away in front only changes the pieces it stands in and next to. Text without tokens is cut by
+its bytes in the same way.
 """
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b, sha256
 
 import numpy as np
 
 from replay.known_blocks import mixed
-from replay.traffic import Numbers, Pieces, flat, starts_of
+from replay.traffic import Flags, Names, Numbers, Pieces, flat, starts_of
 
-# A piece has about so many tokens: one window in so many says that it ends.
-_USUAL_TOKENS = 8
-_WINDOW_TOKENS = 4
+# A longer piece is cut all the same, so that a length is stored in one byte.
+LONGEST = 255
 _NAME_BYTES = 8
 
 
-def pieces_of(prompts: Sequence[Sequence[int]], key: str = "") -> Pieces:
-    """Cut prompts, each a list of token ids, into named pieces; the names are keyed hashes.
+@dataclass(frozen=True)
+class _Cutting:
+    """The hash at a place is that of the last `window` units; it ends a piece if it is the largest
+    within `reach` places on both sides, so that pieces are longer than that and usually twice as
+    long. `packed`: how a unit is written down where a piece is named."""
 
-    An empty prompt has no pieces. Whatever follows the last cut is a piece too.
+    reach: int
+    window: int
+    packed: str
+
+
+_OF_TOKENS = _Cutting(reach=8, window=4, packed="Q")
+_OF_BYTES = _Cutting(reach=32, window=16, packed="B")
+
+
+def token_pieces(token_ids: Sequence[int], key: str = "") -> tuple[list[int], list[int]]:
+    """The names of the pieces of a prompt, keyed hashes, and how many tokens each has.
+
+    An empty prompt has none. Whatever follows the last cut is a piece too.
     """
-    names: list[list[int]] = []
-    ends: list[Numbers] = []
-    for prompt in prompts:
-        cuts = _cuts(prompt)
-        ends.append(cuts)
-        names.append(_names(prompt, cuts.tolist(), key))
-    every = np.concatenate(ends) if ends else np.empty(0, np.int64)
-    return Pieces(flat(names), every, starts_of([len(each) for each in names]))
+    return _pieces(token_ids, _OF_TOKENS, key)
 
 
-def _cuts(prompt: Sequence[int]) -> Numbers:
-    """Where pieces end, in tokens; the last at the end of the prompt."""
-    if not len(prompt):
-        return np.empty(0, np.int64)
-    tokens = mixed(np.array(prompt, np.uint64))
-    windows = np.zeros(len(tokens), np.uint64)
-    for back in range(_WINDOW_TOKENS):
+def text_pieces(text: bytes, key: str = "") -> tuple[list[int], list[int]]:
+    """The same of a text, lengths in bytes."""
+    return _pieces(text, _OF_BYTES, key)
+
+
+def pieces_of(prompts: Sequence[Sequence[int]], key: str = "") -> Pieces:
+    """The pieces of many prompts, each a list of token ids."""
+    found = [token_pieces(prompt, key) for prompt in prompts]
+    return placed(
+        flat([names for names, _ in found]),
+        np.array([length for _, lengths in found for length in lengths], np.int64),
+        starts_of([len(names) for names, _ in found]),
+    )
+
+
+def placed(names: Names, lengths: Numbers, starts: Numbers) -> Pieces:
+    """Pieces by where they end in their prompts; `starts`: where those of each prompt begin."""
+    ends = np.cumsum(lengths)
+    before = np.concatenate([[0], ends])[starts[:-1]]
+    return Pieces(names, ends - np.repeat(before, np.diff(starts)), starts)
+
+
+def _pieces(units: Sequence[int], cutting: _Cutting, key: str) -> tuple[list[int], list[int]]:
+    ends = _cuts(units, cutting)
+    lengths = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+    return _names(units, ends, cutting.packed, key), lengths
+
+
+def _cuts(units: Sequence[int], cutting: _Cutting) -> list[int]:
+    """Where pieces end; the last at the end of the prompt."""
+    if not len(units):
+        return []
+    numbers = np.frombuffer(units, np.uint8) if isinstance(units, bytes) else np.array(units)
+    scattered = mixed(numbers.astype(np.uint64))
+    windows = np.zeros(len(scattered), np.uint64)
+    for back in range(cutting.window):
         # Each place in the window counts differently, so that order matters.
-        windows[back:] += tokens[: len(tokens) - back] * np.uint64(2 * back + 3)
-    ends = np.flatnonzero(mixed(windows) % np.uint64(_USUAL_TOKENS) == 0) + 1
-    return ends if len(ends) and ends[-1] == len(prompt) else np.append(ends, len(prompt))
+        windows[back:] += scattered[: len(scattered) - back] * np.uint64(2 * back + 3)
+    ends: list[int] = (np.flatnonzero(_peaks(mixed(windows), cutting.reach)) + 1).tolist()
+    if not ends or ends[-1] != len(units):
+        ends.append(len(units))
+    return _at_most(LONGEST, ends)
 
 
-def _names(prompt: Sequence[int], cuts: list[int], key: str) -> list[int]:
+def _peaks(hashes: Names, reach: int) -> Flags:
+    """Which are larger than all within reach before them and as large as all behind them."""
+    peaks = np.ones(len(hashes), np.bool_)
+    for apart in range(1, min(reach, len(hashes) - 1) + 1):
+        later_wins = hashes[apart:] > hashes[:-apart]
+        peaks[apart:] &= later_wins
+        peaks[:-apart] &= ~later_wins
+    return peaks
+
+
+def _at_most(longest: int, ends: list[int]) -> list[int]:
+    """The same with cuts between those that are further apart."""
+    found = []
+    for begin, end in zip([0, *ends], ends, strict=False):
+        found += [*range(begin + longest, end, longest), end]
+    return found
+
+
+def _names(units: Sequence[int], ends: list[int], packed: str, key: str) -> list[int]:
     secret = sha256(key.encode()).digest() if key else b""
     fresh = blake2b(digest_size=_NAME_BYTES, key=secret, person=b"piece")
     names = []
-    for begin, end in zip([0, *cuts], cuts, strict=False):
+    for begin, end in zip([0, *ends], ends, strict=False):
         piece = fresh.copy()
-        piece.update(struct.pack(f"<{end - begin}Q", *prompt[begin:end]))
+        piece.update(struct.pack(f"<{end - begin}{packed}", *units[begin:end]))
         names.append(int.from_bytes(piece.digest(), "big"))
     return names
