@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exporter.causes.rows import CHAINS, Part, is_observed, parts_of, replica_names
 from exporter.errors import PrefixscopeError
-from prefixscope.chain_rows import CHAINS, Part, is_observed, parts_of, replica_names
 from prefixscope.heard import Heard, Served, beside
 from replay.causes import CAUSES, DETAILS, Causes, attribute
 from replay.columns import Fleet

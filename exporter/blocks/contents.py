@@ -17,7 +17,7 @@ from exporter.blocks.ages import Seconds
 from exporter.blocks.columns import Slots
 from exporter.blocks.prefixes import Forest
 from exporter.blocks.rows import BlockCopies, ResidentPrefix, UsedPrefix
-from exporter.blocks.table import Keys
+from replay.hash_table import Keys
 
 # Names compared for copies; where there are more, every n-th.
 COPIES_SAMPLE = 262_144

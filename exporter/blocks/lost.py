@@ -4,7 +4,7 @@ import numpy as np
 
 from exporter.blocks.ages import Seconds
 from exporter.blocks.columns import Slots
-from exporter.blocks.table import HashTable, Keys
+from replay.hash_table import HashTable, Keys
 
 _SMALLEST_GENERATION = 65_536
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from exporter.blocks.ages import Seconds
 from exporter.blocks.columns import Slots
-from exporter.blocks.table import Keys, Places
 from exporter.blocks.wire import Hash, unsigned
+from replay.hash_table import Keys, Places
 
 Flags = npt.NDArray[np.bool_]
 

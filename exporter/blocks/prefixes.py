@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from exporter.blocks.ages import Seconds
-from exporter.blocks.table import Keys
+from replay.hash_table import Keys
 
 if TYPE_CHECKING:
     from exporter.blocks.contents import Holding

@@ -16,7 +16,7 @@ from exporter.blocks.ages import Seconds, Tally
 from exporter.blocks.columns import HAS_CHILD, REUSED, Columns, Slots
 from exporter.blocks.lost import Lost
 from exporter.blocks.pending import Flags, Operations, Pending
-from exporter.blocks.table import HashTable, Keys
+from replay.hash_table import HashTable, Keys
 
 # How long after a block left a tier it may turn up in a lower one: a copy under way.
 DEMOTION_WINDOW_SECONDS = 10.0

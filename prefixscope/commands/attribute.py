@@ -10,12 +10,12 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from exporter.causes.rows import is_observed
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import FORMATS
 from exporter.sources.intake import IngestSummary
 from exporter.store.store import Store
 from prefixscope.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
-from prefixscope.chain_rows import is_observed
 from prefixscope.chain_window import Chains, Room, Window, ask_chains, free_bytes
 from prefixscope.client import OpenStore, WrongQuestion, connect
 from prefixscope.commands import options

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.blocks.table import HashTable
+from replay.hash_table import HashTable
 
 # Few numbers, so that they collide and come back; and some at the ends of the range.
 NUMBERS = st.one_of(st.integers(0, 40), st.sampled_from([2**63, 2**64 - 1, 2**64 - 2, 2**32]))

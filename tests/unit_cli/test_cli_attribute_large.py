@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from exporter.causes.rows import parts_of, taken
 from exporter.errors import PrefixscopeError
 from exporter.store.store import Store
-from prefixscope.chain_rows import parts_of, taken
 from prefixscope.chain_window import (
     EXPORTER_HASHES,
     HORIZON,

@@ -1,0 +1,1 @@
+"""Why tokens missed, minute by minute: named once, kept as sums, told on /metrics."""
