@@ -13,7 +13,7 @@ from starlette.routing import Route
 from exporter import body, otlp
 from exporter.errors import PrefixscopeError
 from exporter.sources.events.recorded import EventsSummary, ingest_events
-from exporter.sources.intake import open_input
+from exporter.sources.packed import open_input
 from exporter.store.store import Store
 
 EVENTS_PATH = "/v1/kv-events"

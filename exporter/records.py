@@ -86,6 +86,16 @@ class Request(BaseModel):
     content_hashes: list[int] | None = Field(
         default=None, description="the same blocks, each named by its own tokens only"
     )
+    piece_hashes: list[int] | None = Field(
+        default=None, description="pieces cut where the content says so, by their own tokens"
+    )
+    piece_lengths: list[int] | None = Field(
+        default=None, description="of each piece in tokens, or in bytes where the text was cut"
+    )
+    text_bytes: int | None = Field(
+        default=None,
+        description="length of the text whose chunks of bytes the hashes name; NULL: of tokens",
+    )
     hash_scope: HashScope | None = None
     hash_key_id: str | None = None
     flags: list[str] | None = Field(default=None, description="data-quality flags")

@@ -38,7 +38,8 @@ from exporter.access import Access
 from exporter.collector import Collector
 from exporter.errors import PrefixscopeError
 from exporter.server_settings import ServerSettings
-from exporter.sources.intake import IngestSummary, Intake, open_input
+from exporter.sources.intake import IngestSummary, Intake
+from exporter.sources.packed import open_input
 from exporter.sources.prometheus_history import History
 from exporter.store.store import Store
 from queries import registry

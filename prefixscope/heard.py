@@ -13,7 +13,7 @@ from exporter.blocks.order import Order, digest
 from exporter.blocks.stays import StayReader
 from exporter.blocks.wire import BadBatch, Decoder
 from exporter.sources.events.recorded_lines import read_recorded
-from exporter.sources.intake import open_input
+from exporter.sources.packed import open_input
 from exporter.sources.pages import target_name
 from prefixscope.loading import open_file
 from replay.columns import Fleet

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from zstandard import ZstdCompressor
 
-from exporter.sources.intake import open_input
+from exporter.sources.packed import open_input
 from exporter.sources.usage_reports.fetch import fetch_report
 from exporter.sources.usage_reports.report import TABLES, Gathered, UsageReport, read_saved
 from exporter.sources.usage_reports.table import Grain, ReportProblem

@@ -6,28 +6,24 @@ offset, or no line ends there) it is read from its start: rows that are known al
 recognised, rows that were never read would be lost.
 """
 
-import gzip
 import threading
-import zlib
 from collections.abc import Iterable
 from typing import BinaryIO
-
-import zstandard
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.followed import FIRST_LINE_BYTES, Followed
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import with_names
-from exporter.sources.intake import choose_format, fingerprint, open_input
+from exporter.sources.intake import choose_format, fingerprint
 from exporter.sources.lines import LINE_LIMIT_BYTES, LineBatch, LineReader
 from exporter.sources.names import SourceNames
+from exporter.sources.packed import DAMAGED, open_input
 from exporter.store import offsets
 from exporter.store.append import Stream, append
 from exporter.store.offsets import Offset
 from exporter.store.store import Store
 
 _PACKED_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 _SKIP_BYTES = 1 << 20
 
 
@@ -140,7 +136,7 @@ class CatchUp:
             self._take(file, log_format, LineReader(
                 stream, position=start.position, lines=start.lines, line_limit_bytes=limit
             ))  # fmt: skip
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise PrefixscopeError(
                 f"the compressed data is damaged or not complete yet ({error}); "
                 "it is tried again when the file changes"

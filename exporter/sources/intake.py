@@ -1,16 +1,10 @@
 """The one path in for request rows: a file, an HTTP body and a followed log all end here."""
 
-import gzip
 import hashlib
-import io
 import itertools
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Literal, cast
-
-import zstandard
-from typing_extensions import Buffer
+from typing import BinaryIO, Literal
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import format_named
@@ -27,16 +21,11 @@ from exporter.sources.lines import (
     LineReader,
 )
 from exporter.sources.names import SourceNames
-from exporter.sources.zstd_reader import open_zstd
+from exporter.sources.packed import DAMAGED, peek
 from exporter.store.append import BatchResult, Stream, append, append_many
 from exporter.store.store import Store
 
 _SAMPLE_BYTES = 1 << 18
-_GZIP_MAGIC = b"\x1f\x8b"
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_BUFFER_BYTES = 1 << 20
-# What reading damaged packed data raises.
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
 @dataclass(kw_only=True)
@@ -211,41 +200,3 @@ def fingerprint(head: bytes, key: str) -> str:
     """
     first_line = head.split(b"\n", 1)[0].rstrip(b"\r")
     return hashlib.blake2b(first_line, key=key.encode(), digest_size=16).hexdigest()
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream whose first bytes were already read."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head = memoryview(head)
-        self._rest = rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:
-        target = memoryview(buffer).cast("B")
-        data = self._head[: len(target)] or memoryview(self._rest.read(len(target)))
-        target[: len(data)] = data
-        self._head = self._head[len(data) :]
-        return len(data)
-
-
-def peek(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
-    """The first bytes, and a stream that still has them."""
-    head = stream.read(size)
-    # gzip calls itself seekable whatever lies under it, and going back is unpacking again.
-    if stream.seekable() and not isinstance(cast(object, stream), gzip.GzipFile):
-        stream.seek(-len(head), io.SEEK_CUR)
-        return head, stream
-    return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream), _BUFFER_BYTES))
-
-
-def open_input(raw: BinaryIO) -> BinaryIO:
-    """Undoes gzip or zstd, told by the first bytes; anything else is read as it is."""
-    head, stream = peek(raw, len(_ZSTD_MAGIC))
-    if head.startswith(_GZIP_MAGIC):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-    if head.startswith(_ZSTD_MAGIC):
-        return cast(BinaryIO, open_zstd(stream))
-    return stream

@@ -4,11 +4,9 @@ Names come from the one reading of the format. Beside it every rule is asked by 
 which of them spoke. Nothing is written, and only what the rules name leaves the rows.
 """
 
-import gzip
 import io
 import json
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +15,6 @@ from typing import Any, BinaryIO
 
 import duckdb
 import pyarrow as pa
-import zstandard
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
@@ -28,12 +25,12 @@ from exporter.sources.intake import choose_format
 from exporter.sources.lines import LineBatch, LineReader
 from exporter.sources.name_checks import holds_prompts
 from exporter.sources.names import NAMED_FIELDS, Rule, SourceNames
+from exporter.sources.packed import DAMAGED
 
 # How much of an input is looked at; one that is read as a whole may be larger.
 SAMPLED_ROWS = 10_000
 SAMPLE_BYTES = 16 << 20
 _BATCH_BYTES = 1 << 18
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 # How deep and how far along lists paths are listed.
 _DEPTH = 8
 _ELEMENTS = 16
@@ -106,7 +103,7 @@ def sample_names(
     """
     try:
         head = stream.read(SAMPLE_BYTES)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise PrefixscopeError(
             f"{name}: the compressed data is damaged or ends early ({error})"
         ) from error

@@ -19,10 +19,11 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import with_names
 from exporter.sources.formats.reshape import as_lines
-from exporter.sources.intake import DAMAGED, choose_format, open_input, peek
+from exporter.sources.intake import choose_format
 from exporter.sources.laid_out import LaidOut, is_laid_out
 from exporter.sources.lines import LINE_LIMIT_BYTES, BadLine, LineBatch, LineReader
 from exporter.sources.names import SourceNames
+from exporter.sources.packed import DAMAGED, open_input, peek
 
 # A place is 29 bits of an object and 33 bits of an offset in it.
 _OFFSET_BITS = 33

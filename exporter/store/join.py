@@ -15,7 +15,7 @@ from exporter.store.identity import FRESH, Fresh
 # Facts of the engine, where it states them.
 _ENGINE_FIRST = (
     "replica", "replica_role", "model_fingerprint", "scope", "adapter",
-    "queue_seconds", "prefill_seconds", "block_size", "block_hashes", "hash_scope", "hash_key_id",
+    "queue_seconds", "prefill_seconds", "block_size", "block_hashes",
 )  # fmt: skip
 # These belong together and come from one side: the engine's if it counted cached tokens, or if
 # nobody did.
@@ -25,7 +25,13 @@ _COUNTED = (
 )  # fmt: skip
 _ENGINE_COUNTED = """e.cached_tokens IS NOT NULL
     OR (g.cached_tokens IS NULL AND e.prompt_tokens IS NOT NULL)"""
-_FLAGS = "list_distinct(list_concat(coalesce(g.flags, []), coalesce(e.flags, []), ['joined']))"
+# The names of a prompt belong together and come from one side: the engine's if it has any.
+_OF_CHAIN = (
+    "content_hashes", "piece_hashes", "piece_lengths", "text_bytes", "hash_scope", "hash_key_id",
+)  # fmt: skip
+_FLAGS = """list_filter(
+    list_distinct(list_concat(coalesce(g.flags, []), coalesce(e.flags, []), ['joined'])),
+    lambda flag: flag <> 'approximate_chain' OR e.block_hashes IS NULL OR e.text_bytes > 0)"""
 
 
 # An engine writes its API's prefix before the id it was given.
@@ -88,7 +94,10 @@ def _merged() -> str:
 
 _OTHERWISE = {
     "side": "NULL",
-    "content_hashes": "if(e.block_hashes IS NULL, g.content_hashes, e.content_hashes)",
+    **{name: f"if(e.block_hashes IS NULL AND g.block_hashes IS NOT NULL, g.{name}, e.{name})"
+       for name in _OF_CHAIN},
+    "hash_key_id": """if(e.block_hashes IS NULL AND g.block_hashes IS NOT NULL,
+        g.hash_key_id, coalesce(e.hash_key_id, g.hash_key_id))""",
     "arrived": "greatest(g.arrived, e.arrived)",
     "flags": _FLAGS,
 }

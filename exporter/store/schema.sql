@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS requests (
     stream BOOLEAN, status VARCHAR NOT NULL, outcome VARCHAR NOT NULL,
     ineligible_reason VARCHAR, prompt_basis VARCHAR NOT NULL,
     block_size INTEGER, block_hashes UBIGINT[], content_hashes UBIGINT[],
+    piece_hashes UBIGINT[], piece_lengths UTINYINT[], text_bytes BIGINT,
     hash_scope VARCHAR, hash_key_id VARCHAR,
     flags VARCHAR[],
     batch BIGINT NOT NULL,  -- number of the batch of lines that brought it

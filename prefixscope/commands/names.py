@@ -11,9 +11,9 @@ from rich.text import Text
 
 from dashboard.figures.numbers import percent
 from exporter.errors import PrefixscopeError
-from exporter.sources.intake import open_input
 from exporter.sources.name_sample import Sample, sample_names
 from exporter.sources.names import Rule, SourceNames
+from exporter.sources.packed import open_input
 from exporter.store.store import KEY_NAME
 from prefixscope import output
 from prefixscope.commands import options

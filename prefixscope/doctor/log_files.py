@@ -4,27 +4,24 @@ The rows go through the one path in, into a store of the moment in a folder of i
 same questions are asked of it. Like any store it holds no prompt; it is gone afterwards.
 """
 
-import gzip
 import io
 import os
 import tempfile
 import threading
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-import zstandard
-
 from exporter.errors import PrefixscopeError
 from exporter.sources import patterns
 from exporter.sources.followed import Look
-from exporter.sources.intake import Intake, choose_format, open_input
+from exporter.sources.intake import Intake, choose_format
 from exporter.sources.names import Names
 from exporter.sources.objects import is_object_path
 from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.packed import DAMAGED, open_input
 from exporter.sources.spend_logs import is_database_path
 from exporter.sources.spend_logs_intake import SpendLogReader
 from exporter.sources.tail import LogSettings
@@ -39,7 +36,6 @@ _HEAD_BYTES = 1 << 18
 # Of a database as many of the newest rows.
 _SAMPLE_ROWS = 1000
 # What reading damaged packed data raises.
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
 @dataclass(frozen=True)

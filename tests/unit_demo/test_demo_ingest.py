@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from exporter.sources.intake import Intake, open_input
+from exporter.sources.intake import Intake
+from exporter.sources.packed import open_input
 from exporter.sources.pages import ingest_pages
 from exporter.store.store import Store
 from prefixscope.demo import DemoFiles, write_demo

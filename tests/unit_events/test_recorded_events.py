@@ -17,7 +17,7 @@ from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
 from exporter.sources.events.recorded import EventsSummary, ingest_events
 from exporter.sources.events.recorded_lines import is_recorded, read_recorded
-from exporter.sources.intake import open_input
+from exporter.sources.packed import open_input
 from exporter.store.samples import append_samples
 from exporter.store.store import Store
 from tests.unit_events.batches import CLEARED, batch, removed, resident, stored

@@ -11,7 +11,8 @@ import pytest
 import zstandard
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.intake import Intake, open_input
+from exporter.sources.intake import Intake
+from exporter.sources.packed import open_input
 from exporter.store.store import Store
 from tests.log_path import NOON, Row, ask, by_id, load, ndjson, rejects, requests
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.intake import Intake, open_input
+from exporter.sources.intake import Intake
+from exporter.sources.packed import open_input
 from exporter.store.store import Store
 from tests.log_path import NOON, Row, by_id, load, ndjson, rejects, requests
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from exporter.sources.formats import trace_weka
-from exporter.sources.intake import IngestSummary, Intake, open_input
+from exporter.sources.intake import IngestSummary, Intake
+from exporter.sources.packed import open_input
 from exporter.store.store import Store
 from tests.log_path import SHARED, hit_ratio, requests
 

@@ -16,7 +16,7 @@ import msgspec
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.events.frames import BadFrames, Batch, live_batch
-from exporter.sources.intake import DAMAGED
+from exporter.sources.packed import DAMAGED
 
 # A batch of 100 MB in base64, and what stands around it.
 LINE_LIMIT_BYTES = 160 * 2**20

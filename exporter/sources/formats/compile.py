@@ -62,7 +62,7 @@ _TOKEN_FIELDS = (
     "attempt", "turn", "prompt_tokens", "cached_tokens", "cached_device", "cached_host",
     "cached_disk", "cached_remote", "cache_write_tokens", "cache_write_5m", "cache_write_1h",
     "cache_write_other", "output_tokens", "block_size", "choices", "total_tokens",
-    "prompt_logprobs",
+    "prompt_logprobs", "text_bytes",
 )  # fmt: skip
 _SECOND_FIELDS = ("ttft_seconds", "queue_seconds", "prefill_seconds", "e2e_seconds")
 KINDS: dict[str, Kind] = {
@@ -72,6 +72,8 @@ KINDS: dict[str, Kind] = {
     "status": "status",
     "block_hashes": "hashes",
     "content_hashes": "hashes",
+    "piece_hashes": "hashes",
+    "piece_lengths": "hashes",
     **dict.fromkeys(_TOKEN_FIELDS, "tokens"),
     **dict.fromkeys(_SECOND_FIELDS, "seconds"),
 }
@@ -81,9 +83,9 @@ _NEEDED = (
     "ts", "request_id", "attempt", "prompt_tokens", "cached_tokens",
     *(f"cached_{tier}" for tier in TIERS),
     "cache_write_tokens", "output_tokens", "total_tokens", "choices", "prompt_logprobs",
-    "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream", "status",
+    "block_size", "block_hashes", "ttft_seconds", "ttft_point", "e2e_seconds", "stream", "status",
     "ineligible_reason", "scope", "cache_salt", "adapter", "model_fingerprint", "ended", "skip",
-    "note", "convention", "guessed",
+    "note", "prompt_note", "text_bytes", "convention", "guessed",
 )  # fmt: skip
 
 TIERS_SUM = " + ".join(f"coalesce(cached_{tier}, 0)" for tier in TIERS)
@@ -97,6 +99,12 @@ WHOLE_HASHES = {
     "block_hashes": _WHOLE_CHAIN,
     "content_hashes": f"""coalesce({_WHOLE_CHAIN} AND list_count(content_hashes) = len(block_hashes)
         AND len(content_hashes) = len(block_hashes), false)""",
+    "piece_hashes": "list_count(piece_hashes) = len(piece_hashes)",
+    # The cut that makes pieces makes none of no length, and a length is kept in one byte.
+    "piece_lengths": """coalesce(list_count(piece_hashes) = len(piece_hashes)
+        AND list_count(piece_lengths) = len(piece_hashes)
+        AND len(piece_lengths) = len(piece_hashes)
+        AND coalesce(list_min(piece_lengths) > 0 AND list_max(piece_lengths) < 256, true), false)""",
 }
 
 # Text longer than this is cut: labels and ids are short, and a hostile one must stay so.
@@ -411,6 +419,7 @@ _FLAGS = {
     "response_cache_hit": "ineligible_reason = 'response_cache'",
     "usage_guessed": "guessed IS NOT NULL",
     "zero_declared": "zero_declared",
+    "approximate_chain": "block_hashes IS NOT NULL AND text_bytes IS NOT NULL",
 }
 # What a response cache replays was counted when the engine ran; no engine ran now. What a log
 # guessed was not counted at all.
@@ -450,9 +459,9 @@ def _judged(log_format: LogFormat) -> str:
         CASE WHEN request_id IS NULL AND $fingerprint IS NOT NULL
             THEN 'line:' || md5(concat_ws(':', $key, $fingerprint, position, {_LINE}))
             ELSE request_id END AS request_id,
-        CASE WHEN unusable IS NOT NULL OR note IS NOT NULL OR {any_rule} THEN nullif(list_concat(
-            coalesce(unusable, []),
-            list_filter([{rules}, note], lambda name: name IS NOT NULL)), []) END AS flags,
+        CASE WHEN coalesce(note, prompt_note) IS NOT NULL OR unusable IS NOT NULL OR {any_rule}
+            THEN nullif(list_concat(coalesce(unusable, []), list_filter(
+            [{rules}, note, prompt_note], lambda name: name IS NOT NULL)), []) END AS flags,
         CASE WHEN unparsed THEN if(json_valid(line) AND TRY(json_type(line)) IS NOT NULL,
                 'not_an_object', 'invalid_json')
             WHEN skip IS NOT NULL THEN skip

@@ -24,11 +24,11 @@ NUMBER_KINDS: tuple[Kind, ...] = ("tokens", "seconds", "milliseconds")
 # Fields that shape others but are not stored themselves: answers asked for one prompt (n);
 # prompt + output; a request that skips the cache look-up; the salt, kept only as a keyed hash;
 # the time of the end, from which the start follows; why a row is none of ours and is set aside;
-# a flag of the format's own; any word where a row of an `assumed` format names its counts by a
+# a flag of the format's own; what is to be said of the names of a prompt; any word where a row of an `assumed` format names its counts by a
 # convention that defines them as inclusive; any word where its counts are a guess of the log's.
 HELPERS = (
     "choices", "total_tokens", "prompt_logprobs", "cache_salt", "ended", "skip", "note",
-    "convention", "guessed",
+    "prompt_note", "convention", "guessed",
 )  # fmt: skip
 
 Row = Mapping[str, object]
@@ -82,6 +82,20 @@ class Naming:
 
 
 @dataclass(frozen=True)
+class PromptPlaces:
+    """Where rows of a format may carry the prompt.
+
+    `token_ids`: keys of a list of ids as the engine had them. `texts`: keys of a whole prompt as
+    text. `requests`: bodies as they are sent to a server of OpenAI's protocol, each put together
+    from these paths, the first of which wins ("" is the row itself).
+    """
+
+    token_ids: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    requests: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
 class LogFormat:
     """One log format.
 
@@ -99,7 +113,9 @@ class LogFormat:
     sequence of lines (raising PrefixscopeError), which can therefore not be followed while it
     grows. `sniff` recognises such input by its first bytes and says by what. `line_limit_bytes`
     is set where one line holds so many rows that it is longer than lines usually may be.
-    `ids_to_hash` is the key of a prompt's token ids, which become names of blocks as a row is read.
+    `prompts` says where rows carry the prompt itself, which becomes names as a row is read.
+    `of_blocks` makes the format of a trace that names blocks of so many tokens, where rows do not
+    say how many.
     `names` is no part of a table: it is what the rules of the user add for one source.
     """
 
@@ -119,7 +135,8 @@ class LogFormat:
     sniff: Callable[[str], str | None] | None = None
     names: tuple[Naming, ...] = ()
     line_limit_bytes: int = 0
-    ids_to_hash: str | None = None
+    prompts: PromptPlaces | None = None
+    of_blocks: Callable[[int], "LogFormat"] | None = None
 
 
 def text(name: str, *paths: str, cases: tuple[Case, ...] = (), without: str | None = None) -> Field:
@@ -160,3 +177,20 @@ def unless(value: str, path: str, *words: str) -> Case:
 
 def hashes(name: str, *paths: str) -> Field:
     return Field(name, "hashes", paths)
+
+
+# Under this key the names of a prompt stand in a row, as they were made when it was read.
+NAMED_PROMPT = "prefixscope_prompt"
+
+
+def prompt_fields(*stated: str) -> tuple[Field, ...]:
+    """Names of a prompt that were made here; those `stated` a row may also give by itself."""
+    kinds: dict[str, Kind] = {
+        "block_hashes": "hashes", "content_hashes": "hashes", "piece_hashes": "hashes",
+        "piece_lengths": "hashes", "text_bytes": "tokens", "hash_scope": "text",
+        "hash_key_id": "text", "prompt_note": "text",
+    }  # fmt: skip
+    return tuple(
+        Field(name, kind, (f"{NAMED_PROMPT}.{name}", *((name,) if name in stated else ())))
+        for name, kind in kinds.items()
+    )

@@ -50,7 +50,7 @@ _NEEDED = (
     "ts", "request_id", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
     "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
     "attempt", "prompt_logprobs", "ineligible_reason", "scope", "cache_salt", "adapter",
-    "model_fingerprint", "side", "ended", "skip", "note", "provider", "model", "convention",
+    "model_fingerprint", "side", "ended", "skip", "note", "prompt_note", "text_bytes", "provider", "model", "convention",
     "guessed",
 )  # fmt: skip
 
@@ -144,7 +144,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
-        "skip IS NOT NULL OR note IS NOT NULL",
+        "skip IS NOT NULL OR note IS NOT NULL OR prompt_note IS NOT NULL OR text_bytes IS NOT NULL",
         "ineligible_reason = 'response_cache' OR guessed IS NOT NULL",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
         *(f"{e.name} <> floor({e.name})" for e in counts if e.name in (*_RELIED_ON, *_STORED)),
