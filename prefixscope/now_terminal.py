@@ -6,7 +6,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.text import Text
 
-from prefixscope import output
+from prefixscope.tables import Column, print_rows
 from queries.on_call.chart import Chart
 from queries.on_call.expected import Expected
 from queries.on_call.pain import Pain
@@ -26,7 +26,7 @@ _RATIO, _BAND, _BLOCKS = "●", "░", " ▁▂▃▄▅▆▇█"
 _LEFT = "      "
 _LABELS = {LEVELS - 1: "100 % ", LEVELS // 2 - 1: " 50 % ", 0: "  0 % "}
 
-REPLICAS: Sequence[output.Column] = (
+REPLICAS: Sequence[Column] = (
     ("replica", "replica", plain),
     ("model", "model", plain),
     ("up", "up", lambda value: "–" if value is None else "yes" if value else "no"),
@@ -36,7 +36,7 @@ REPLICAS: Sequence[output.Column] = (
     ("running", "running_requests", lambda value: whole(_real(value))),
     ("waiting", "waiting_requests", lambda value: whole(_real(value))),
 )
-MEMORY: Sequence[output.Column] = (
+MEMORY: Sequence[Column] = (
     ("replica", "replica", plain),
     ("KV in use", "kv_usage_ratio", lambda value: percent(_real(value))),
     ("running tokens", "running_tokens", lambda value: whole(_real(value))),
@@ -44,7 +44,7 @@ MEMORY: Sequence[output.Column] = (
     ("free tokens", "free_tokens", lambda value: whole(_real(value))),
     ("capacity", "capacity_tokens", lambda value: whole(_real(value))),
 )
-ALERTS: Sequence[output.Column] = (
+ALERTS: Sequence[Column] = (
     ("severity", "severity", plain),
     ("alert", "alert", plain),
     ("about", "about", plain),
@@ -183,7 +183,7 @@ def _below(console: Console, screen: Screen) -> None:
     ):
         if rows:
             console.print(f"\n{title}", style="bold")
-            output.print_rows(console, columns, rows)
+            print_rows(console, columns, rows)
     if screen.told_by:
         _line(console, f"\nTold by {screen.told_by}.", "dim")
 

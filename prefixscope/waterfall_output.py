@@ -8,6 +8,7 @@ import pyarrow as pa
 from prefixscope import output
 from prefixscope.attribution import WARMING, Sums, Waterfall
 from prefixscope.output import Output
+from prefixscope.tables import Column, formatter, print_rows, terminal
 from replay.causes import CAUSES
 
 
@@ -68,27 +69,27 @@ def _rows(found: Waterfall, by: str | None) -> list[dict[str, object]]:
 
 
 def _print(found: Waterfall, by: str | None) -> int:
-    console = output.terminal()
+    console = terminal()
     total = found.total
     for rule in found.rules:
         console.print(f"Rule: {rule}", markup=False, style="dim")
     left_out = 0
     if by is None:
-        output.print_rows(console, _COLUMNS, _lines(total))
+        print_rows(console, _COLUMNS, _lines(total))
     else:
         shown = [f"{name}_tokens" for name in CAUSES if total.causes[name]]
         names = [by, "prompt_tokens", "cached_tokens", *shown]
-        headed = [(name.replace("_", " "), name, output.formatter(name)) for name in names]
-        left_out = len(headed) - output.print_rows(console, headed, _rows(found, by))
+        headed = [(name.replace("_", " "), name, formatter(name)) for name in names]
+        left_out = len(headed) - print_rows(console, headed, _rows(found, by))
     for note in _notes(found):
         console.print(note, markup=False, soft_wrap=True)
     return left_out
 
 
-_COLUMNS: list[output.Column] = [
+_COLUMNS: list[Column] = [
     ("", "name", str),
-    ("tokens", "tokens", output.formatter("tokens")),
-    ("of prompt", "share_ratio", output.formatter("share_ratio")),
+    ("tokens", "tokens", formatter("tokens")),
+    ("of prompt", "share_ratio", formatter("share_ratio")),
     ("meaning", "meaning", str),
 ]
 _MEANING = {

@@ -17,6 +17,7 @@ from prefixscope.commands import options
 from prefixscope.output import Output
 from prefixscope.place import Place
 from prefixscope.settings import DEFAULT_STORE
+from prefixscope.tables import terminal
 from queries import registry
 from queries.times import parse_time
 
@@ -158,7 +159,7 @@ def _write(as_: Output, table: pa.Table, *, everything: bool) -> None:
     if as_ is not Output.TABLE:
         output.write(as_, table)
         return
-    console = output.terminal()
+    console = terminal()
     if not table.num_rows:
         console.print("no alert fires")
     for row in registry.rows(table):

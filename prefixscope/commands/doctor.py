@@ -21,8 +21,8 @@ from prefixscope.doctor.facts import Facts
 from prefixscope.doctor.findings import Finding, Severity, exit_status, worst
 from prefixscope.doctor.look import Looking
 from prefixscope.doctor.together import examine, level_of
-from prefixscope.output import terminal
 from prefixscope.settings import load_settings
+from prefixscope.tables import terminal
 from queries.times import parse_time
 
 _STYLES = {

@@ -12,6 +12,7 @@ from prefixscope import output
 from prefixscope.client import Answers, WrongQuestion, connect
 from prefixscope.commands import options
 from prefixscope.output import Output
+from prefixscope.tables import terminal
 from queries import registry
 
 # Without --by the change is split along each of these, the one people act on first.
@@ -61,7 +62,7 @@ def explain(
     if as_ is not Output.TABLE:
         output.write(as_, tables[by])
         return
-    console = output.terminal()
+    console = terminal()
     answered = {name: registry.rows(table) for name, table in tables.items()}
     parts = [part_words(name, rows, plain) for name, rows in answered.items()]
     # The whole is the same along every dimension.

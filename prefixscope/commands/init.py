@@ -19,8 +19,8 @@ from prefixscope.init.addresses import USUAL, is_address, look_at_address
 from prefixscope.init.config import config as config_text
 from prefixscope.init.files import look_at_path
 from prefixscope.init.found import Found, FoundLog, FoundPrometheus, FoundTarget, Remark
-from prefixscope.output import terminal
 from prefixscope.settings import load_settings
+from prefixscope.tables import terminal
 
 _STDOUT = Path("-")
 

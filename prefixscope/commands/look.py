@@ -12,6 +12,7 @@ from prefixscope import now_terminal, output
 from prefixscope.client import WrongQuestion, connect
 from prefixscope.commands import options
 from prefixscope.output import Output
+from prefixscope.tables import terminal
 from queries import registry
 from queries.on_call.screen import Looking, look
 from queries.times import parse_time
@@ -63,7 +64,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _print(name: str, table: pa.Table, by: str | None) -> None:
-    left_out = output.print_table(output.terminal(), name, table, by)
+    left_out = output.print_table(terminal(), name, table, by)
     if left_out:
         options.messages().print(f"{left_out} more columns with --output json", style="dim")
 
@@ -98,7 +99,7 @@ def now(
     with connect(options.place(url, store, token)) as answers:
         options.messages().print(f"Asking {answers.where}", style="dim")
         screen = look(lambda name, params: registry.rows(answers.ask(name, params)), looking, clock)
-    now_terminal.show(output.terminal(), screen)
+    now_terminal.show(terminal(), screen)
 
 
 def _at(text: str | None, clock: datetime) -> datetime | None:

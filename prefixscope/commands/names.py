@@ -18,8 +18,9 @@ from exporter.store.store import KEY_NAME
 from prefixscope import output
 from prefixscope.commands import options
 from prefixscope.loading import open_file
-from prefixscope.output import Output, Row
+from prefixscope.output import Output
 from prefixscope.settings import Settings, load_settings
+from prefixscope.tables import Row, rows_table, terminal
 
 _COLUMNS = (("line", "line", str), ("field", "field", str), ("value", "value", str),
             ("given by", "given_by", str))  # fmt: skip
@@ -60,7 +61,7 @@ def names(
     settings = load_settings(config)
     chosen = _chosen(config, settings, source)
     key = _key(settings)
-    console = output.terminal()
+    console = terminal()
     entries: list[Row] = []
     for file in files:
         with open_file(file) as raw:
@@ -186,12 +187,12 @@ def _print(console: Console, file: Path, source: str, sample: Sample, shown: lis
     console.print(Text(f"{file}: {sample.log_format.name} ({sample.decided_because})", "bold"))
     if shown:
         cells = [{name: "–" if v is None else v for name, v in row.items()} for row in shown]
-        console.print(output.rows_table(_COLUMNS, cells))
+        console.print(rows_table(_COLUMNS, cells))
     stored = len(sample.stored())
     rejected = len(sample.rows) - stored
     console.print(Text(f"\nSource {source}: {stored:,} rows named, {rejected:,} rejected", "bold"))
     if stored:
-        console.print(output.rows_table(_SUMMARY_COLUMNS, _summary(sample)))
+        console.print(rows_table(_SUMMARY_COLUMNS, _summary(sample)))
     for hint in _hints(sample):
         console.print(Text(hint, "yellow"))
 
@@ -201,7 +202,7 @@ def _print_paths(console: Console, sample: Sample) -> None:
     console.print(Text("\nPaths", "bold"))
     ordered = sorted(sample.paths.items(), key=lambda item: (-item[1], item[0]))
     rows = [{"path": printable(path), "rows": f"{count:,}"} for path, count in ordered]
-    console.print(output.rows_table([("path", "path", str), ("rows", "rows", str)], rows[:_PATHS]))
+    console.print(rows_table([("path", "path", str), ("rows", "rows", str)], rows[:_PATHS]))
     if len(rows) > _PATHS:
         console.print(f"… and {len(rows) - _PATHS:,} in fewer rows")
 

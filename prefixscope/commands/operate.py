@@ -11,7 +11,7 @@ from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import Engine, Row
 from exporter.sources.engines.summary import reports
 from exporter.sources.formats import FORMATS
-from prefixscope.output import Column, print_rows, rows_table, terminal
+from prefixscope.tables import Column, print_rows, rows_table, terminal
 
 
 class Listing(StrEnum):

@@ -10,7 +10,7 @@ import typer
 
 from exporter.errors import PrefixscopeError
 from exporter.geometry import read_config
-from prefixscope.output import rows_table, terminal
+from prefixscope.tables import rows_table, terminal
 from replay.geometry import KV_DTYPES, KvGeometry, kv_geometry
 from replay.model_config import UnknownGeometry
 
