@@ -1,0 +1,243 @@
+"""What scopes keep apart, and whether they do.
+
+A scope is a declared trust boundary of reuse. Two questions, each answered without the other: what
+would be shared if there were no scopes, and what was shared although there are.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.columns import Columns, Fleet
+from replay.known_blocks import Blocks
+from replay.rules import CacheRule
+from replay.suppliers import (
+    Suppliers,
+    first_owners,
+    rooted,
+    scope_free_names,
+    without_scope,
+)
+from replay.traffic import NOT_REPORTED, Flags, Numbers, Seconds, Small, Traffic
+
+NO_SCOPE = -1
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """Reuse across scopes, of every request in the order of the traffic, in tokens.
+
+    `at_least`: cached tokens that another scope had computed before and that the request's own
+    cannot have supplied; `at_most`: those its own is not known to have supplied. The two differ
+    only where a cache reuses less than a block of the chain, by less than such a block.
+    `cannot_tell`: cached tokens beyond all that its own scope is known to have had of which more
+    cannot be said: the log is too young, leaves out who had them, or has no names for them.
+    `other_scope`: who had them first, NO_SCOPE where nothing was found.
+    """
+
+    at_least: Numbers
+    at_most: Numbers
+    cannot_tell: Numbers
+    other_scope: Numbers
+
+    @property
+    def found(self) -> Flags:
+        """Requests that reused what another scope had computed, beyond doubt."""
+        return self.at_least > 0
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Tokens by pair of scopes: `scope` would have reused, or did, what `other_scope` was the
+    first to compute."""
+
+    scope: Numbers
+    other_scope: Numbers
+    tokens: Numbers
+    requests: Numbers
+
+
+def cross_scope_tokens(
+    cached: Numbers, own: tuple[Numbers, Numbers], known: tuple[Numbers, Numbers]
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Cached tokens that came from another scope (at least, at most), and those that came from
+    nowhere known.
+
+    `own` (at least, at most): how far the request's own scope had come before; `known`: how far
+    all scopes had, by names of whole blocks and at most.
+    """
+    by_others = known[0] > own[0]
+    end = np.where(by_others, np.minimum(cached, known[1]), 0)
+    at_least, at_most = (np.maximum(end - depth, 0) for depth in own[::-1])
+    at_most = np.where(at_least > 0, at_most, 0)
+    return at_least, at_most, np.maximum(cached - np.maximum(own[1], end), 0)
+
+
+def crossed(
+    traffic: Traffic,
+    rule: CacheRule,
+    fleet: Fleet,
+    horizon_seconds: float,
+    comparable: Flags | None = None,
+) -> Crossed:
+    """Find reuse across scopes.
+
+    `horizon_seconds`: how long the log must have told of a replica before what is not in it counts
+    as never there; a known reset is as good. `comparable`: requests whose scope's others are all
+    in this traffic, with names that mean the same (None: all). Raises BlockSizesDisagree.
+    """
+    columns = Columns.of(traffic, rule, fleet)
+    order = columns.timeline.order
+    ready = columns.asked & _warm(columns, horizon_seconds)
+    if comparable is not None:
+        ready &= comparable[order]
+    own, known, free = _depths(columns)
+    cached = np.where(columns.asked, columns.cached_tokens, 0)
+    at_least, at_most, unknown = cross_scope_tokens(cached, own, known)
+    if free is None:
+        at_least, at_most, other = (np.zeros_like(cached) for _ in range(3))
+    else:
+        other = _holders(columns, free, np.minimum(cached, known[0]))
+    beyond = np.where(ready, unknown, np.maximum(cached - own[1], 0))
+    found = (
+        np.where(ready, at_least, 0),
+        np.where(ready, at_most, 0),
+        beyond,
+        np.where(ready & (at_least > 0), other, NO_SCOPE),
+    )
+    back = np.argsort(order)
+    return Crossed(*(column[back] for column in found))
+
+
+def _depths(
+    columns: Columns,
+) -> tuple[tuple[Numbers, Numbers], tuple[Numbers, Numbers], Blocks | None]:
+    """How far its own scope, and all scopes, had come into each prompt before: at least and at
+    most, in tokens."""
+    suppliers, free = Suppliers.of(columns), without_scope(columns, scope_free_names(columns))
+    chains = columns.chains
+    by_name = Blocks.of(chains.names, chains.starts).apart(columns.space)
+    blocks, reach = _own(suppliers, by_name, columns.space)
+    if free is not None:
+        # Where some rows have contents and others none, either name may be the one they share.
+        others, further = _own(suppliers, free.apart(columns.scope), columns.space)
+        blocks, reach = np.maximum(blocks, others), np.maximum(reach, further)
+    own = _bounds(columns, np.maximum(blocks - 1, 0), reach, blocks > 0)
+    if free is None:
+        nothing = np.zeros(len(columns), np.int64)
+        return own, (nothing, nothing), None
+    every = suppliers.depths(free)
+    named, most = _bounds(columns, every, np.zeros(len(columns), np.int64), every > 0)
+    _, furthest = _bounds(columns, every, suppliers.reaches(free), every > 0)
+    return own, (named, np.maximum(most, furthest)), free
+
+
+def _own(suppliers: Suppliers, blocks: Blocks, space: Numbers) -> tuple[Numbers, Numbers]:
+    """Leading blocks and reach within a scope, its root counted as the first block."""
+    under = rooted(blocks, space)
+    return suppliers.depths(under), suppliers.reaches(under)
+
+
+def _bounds(
+    columns: Columns, blocks: Numbers, reach_tokens: Numbers, any_before: Flags
+) -> tuple[Numbers, Numbers]:
+    """Tokens that so many blocks of the chain and such a reach let a cache serve: at least, and
+    with what of the next block may be shared without having a name."""
+    grain, unit = columns.chains.grain_tokens, columns.rule.block_tokens or 1
+    prompt = columns.prompt_tokens
+    whole = blocks * grain // unit * unit
+    reach = np.minimum(reach_tokens, prompt) // unit * unit
+    nameless = np.where(any_before, max(grain - unit, 0), 0)
+    least = np.maximum(np.minimum(whole, prompt), reach)
+    return least, np.maximum(np.minimum(whole + nameless, prompt), reach)
+
+
+def _warm(columns: Columns, horizon_seconds: float) -> Flags:
+    """Look-ups before which all that their replica held is in the log: it had told of the replica
+    for so long, or of a reset of it since."""
+    timeline = columns.timeline
+    begins = np.full(len(timeline.replicas.gone), np.inf)
+    np.minimum.at(begins, timeline.replica, timeline.looked_up)
+    seconds: Seconds = timeline.looked_up
+    long_enough: Flags = seconds - begins[timeline.replica] >= horizon_seconds
+    return long_enough | (timeline.stay > _stays_at(columns, begins)[timeline.replica])
+
+
+def _stays_at(columns: Columns, begins: Seconds) -> Small:
+    """The stay of each replica when the log began to tell of it."""
+    replicas = columns.timeline.replicas
+    every = np.arange(len(begins))
+    return replicas.stay_at(every, np.where(np.isfinite(begins), begins, 0.0), including=True)
+
+
+def _holders(columns: Columns, free: Blocks, tokens: Numbers) -> Numbers:
+    """The scope that was the first to have the last of so many tokens of each prompt."""
+    blocks = np.minimum(-(-tokens // columns.chains.grain_tokens), np.diff(free.starts))
+    some = np.flatnonzero(blocks > 0)
+    holders = np.full(len(columns), NO_SCOPE, np.int64)
+    first = first_owners(free, columns.kept)
+    owner = first[free.block[free.starts[some] + blocks[some] - 1]]
+    holders[some] = np.where(owner >= 0, columns.scope[owner], NO_SCOPE)
+    # Of requests beside each other the first need not be the one that had it first.
+    holders[holders == columns.scope] = NO_SCOPE
+    return holders
+
+
+def shared_if_merged(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> Pairs | None:
+    """Tokens that scopes keep from being shared: what a prompt has in common with earlier ones of
+    other scopes beyond what it has with those of its own, in a cache that loses nothing.
+
+    By own scope and the one that had a block first, so that the sum over all pairs is what one
+    scope for all would share. Whether the engine kept the scopes apart makes no difference. None
+    where contents are not known.
+    """
+    columns = Columns.of(traffic.with_cached(_none(traffic)), rule, fleet or Fleet())
+    free = without_scope(columns, scope_free_names(columns))
+    if free is None:
+        return None
+    first = first_owners(free, columns.kept)
+    # Of blocks that an earlier request had: those that none of its own scope had.
+    had = (first[free.block] >= 0) & (first[free.block] < free.owner)
+    apart = free.apart(columns.scope)
+    own_first = first_owners(apart, columns.kept)
+    own = (own_first[apart.block] >= 0) & (own_first[apart.block] < apart.owner)
+    places = np.flatnonzero(had & ~own)
+    owner = free.owner[places]
+    tokens = _unit_tokens(columns, free, places, owner)
+    return _paired(columns.scope[owner], columns.scope[first[free.block[places]]], tokens, owner)
+
+
+def _none(traffic: Traffic) -> Numbers:
+    """Nothing cached: how far prompts could have been served does not go by what they were."""
+    return np.where(traffic.cached_tokens == NOT_REPORTED, NOT_REPORTED, 0)
+
+
+def _unit_tokens(columns: Columns, free: Blocks, places: Numbers, owner: Small) -> Numbers:
+    """What each block adds to what a cache can serve: whole blocks of its own size, below the
+    ceiling of the prompt."""
+    grain, unit = columns.chains.grain_tokens, columns.rule.block_tokens or 1
+    end = (places - free.starts[owner] + 1) * grain
+    ceiling = columns.ceiling_tokens[owner]
+    before, after = (np.minimum(each // unit * unit, ceiling) for each in (end - grain, end))
+    added: Numbers = after - before
+    return added
+
+
+def _paired(scope: Numbers, other: Numbers, tokens: Numbers, owner: Small) -> Pairs:
+    """Sums by pair, the most tokens first; a request counts once for each pair."""
+    some = tokens > 0
+    scope, other, tokens, owner = scope[some], other[some], tokens[some], owner[some]
+    width = int(max(scope.max(initial=0), other.max(initial=0))) + 1
+    keys, pair = np.unique(scope * width + other, return_inverse=True)
+    sums = np.bincount(pair, tokens, len(keys)).astype(np.int64)
+    seen = np.unique(pair.astype(np.int64) * (int(owner.max(initial=0)) + 1) + owner)
+    requests = np.bincount(seen // (int(owner.max(initial=0)) + 1), minlength=len(keys))
+    order = np.argsort(-sums, kind="stable")
+    return Pairs(keys[order] // width, keys[order] % width, sums[order], requests[order])
+
+
+def pairs_of(found: Crossed, scope: Numbers, tokens: Numbers, of: Flags) -> Pairs:
+    """Sums of some requests by their scope and that of whom they got it from."""
+    rows = np.flatnonzero(of & (found.other_scope != NO_SCOPE))
+    owner = rows.astype(np.int32)
+    return _paired(scope[rows], found.other_scope[rows], tokens[rows], owner)
