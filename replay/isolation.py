@@ -18,9 +18,11 @@ from replay.suppliers import (
     scope_free_names,
     without_scope,
 )
-from replay.traffic import NOT_REPORTED, Flags, Numbers, Seconds, Small, Traffic
+from replay.traffic import Flags, Numbers, Seconds, Small, Traffic
 
 NO_SCOPE = -1
+# How far something had come into each prompt before, in tokens: at least and at most.
+Depth = tuple[Numbers, Numbers]
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,13 @@ class Pairs:
 
 
 def cross_scope_tokens(
-    cached: Numbers, own: tuple[Numbers, Numbers], known: tuple[Numbers, Numbers]
+    cached: Numbers, own: Depth, known: Depth
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Cached tokens that came from another scope (at least, at most), and those that came from
     nowhere known.
 
-    `own` (at least, at most): how far the request's own scope had come before; `known`: how far
-    all scopes had, by names of whole blocks and at most.
+    `own`: how far the request's own scope had come before; `known`: how far all scopes had, at
+    least by names of whole blocks.
     """
     by_others = known[0] > own[0]
     end = np.where(by_others, np.minimum(cached, known[1]), 0)
@@ -73,63 +75,139 @@ def cross_scope_tokens(
     return at_least, at_most, np.maximum(cached - np.maximum(own[1], end), 0)
 
 
-def crossed(
-    traffic: Traffic,
-    rule: CacheRule,
-    fleet: Fleet,
-    horizon_seconds: float,
-    comparable: Flags | None = None,
-) -> Crossed:
-    """Find reuse across scopes.
+@dataclass(frozen=True)
+class Scopes:
+    """Traffic seen by its scopes. `free`: the blocks of prompts, named whatever the scope; None
+    where contents are not known, so that scopes cannot be compared."""
 
-    `horizon_seconds`: how long the log must have told of a replica before what is not in it counts
-    as never there; a known reset is as good. `comparable`: requests whose scope's others are all
-    in this traffic, with names that mean the same (None: all). Raises BlockSizesDisagree.
-    """
-    columns = Columns.of(traffic, rule, fleet)
-    order = columns.timeline.order
-    ready = columns.asked & _warm(columns, horizon_seconds)
-    if comparable is not None:
-        ready &= comparable[order]
-    own, known, free = _depths(columns)
-    cached = np.where(columns.asked, columns.cached_tokens, 0)
-    at_least, at_most, unknown = cross_scope_tokens(cached, own, known)
-    if free is None:
-        at_least, at_most, other = (np.zeros_like(cached) for _ in range(3))
-    else:
-        other = _holders(columns, free, np.minimum(cached, known[0]))
-    beyond = np.where(ready, unknown, np.maximum(cached - own[1], 0))
-    found = (
-        np.where(ready, at_least, 0),
-        np.where(ready, at_most, 0),
-        beyond,
-        np.where(ready & (at_least > 0), other, NO_SCOPE),
-    )
-    back = np.argsort(order)
-    return Crossed(*(column[back] for column in found))
+    columns: Columns
+    free: Blocks | None
 
+    @classmethod
+    def of(cls, traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> "Scopes":
+        """Raises BlockSizesDisagree."""
+        columns = Columns.of(traffic, rule, fleet or Fleet())
+        return cls(columns, without_scope(columns, scope_free_names(columns)))
 
-def _depths(
-    columns: Columns,
-) -> tuple[tuple[Numbers, Numbers], tuple[Numbers, Numbers], Blocks | None]:
-    """How far its own scope, and all scopes, had come into each prompt before: at least and at
-    most, in tokens."""
-    suppliers, free = Suppliers.of(columns), without_scope(columns, scope_free_names(columns))
-    chains = columns.chains
-    by_name = Blocks.of(chains.names, chains.starts).apart(columns.space)
-    blocks, reach = _own(suppliers, by_name, columns.space)
-    if free is not None:
-        # Where some rows have contents and others none, either name may be the one they share.
-        others, further = _own(suppliers, free.apart(columns.scope), columns.space)
-        blocks, reach = np.maximum(blocks, others), np.maximum(reach, further)
-    own = _bounds(columns, np.maximum(blocks - 1, 0), reach, blocks > 0)
-    if free is None:
+    def crossed(self, horizon_seconds: float, comparable: Flags | None = None) -> Crossed:
+        """Find reuse across scopes.
+
+        `horizon_seconds`: how long the log must have told of a replica before what is not in it
+        counts as never there; a known reset is as good. `comparable`: requests whose scope's
+        others are all in this traffic, with names that mean the same (None: all).
+        """
+        columns = self.columns
+        order = columns.timeline.order
+        ready = columns.asked & _warm(columns, horizon_seconds)
+        if comparable is not None:
+            ready &= comparable[order]
+        own, known = self._depths()
+        cached = np.where(columns.asked, columns.cached_tokens, 0)
+        at_least, at_most, unknown = cross_scope_tokens(cached, own, known)
+        other = self._holders(np.minimum(cached, known[0]))
+        found = (
+            np.where(ready, at_least, 0),
+            np.where(ready, at_most, 0),
+            np.where(ready, unknown, np.maximum(cached - own[1], 0)),
+            np.where(ready & (at_least > 0), other, NO_SCOPE),
+        )
+        return Crossed(*(self._as_given(column) for column in found))
+
+    def merged(self, whose: Numbers | None = None, of: Flags | None = None) -> Pairs | None:
+        """Tokens that scopes keep from being shared: what a prompt has in common with earlier ones
+        of other scopes beyond what it has with those of its own, in a cache that loses nothing.
+
+        By own scope and the one that had a block first, so that the sum over all pairs is what one
+        scope for all would share. Whether the engine kept the scopes apart makes no difference.
+        `whose`: a number for each request to sum by instead of its scope; `of`: of these requests
+        only; both in the order of the traffic. None where contents are not known.
+        """
+        columns, free, order = self.columns, self.free, self.columns.timeline.order
+        if free is None:
+            return None
+        first = first_owners(free, columns.kept)
+        # Of blocks that an earlier request had: those that none of its own scope had.
+        had = (first[free.block] >= 0) & (first[free.block] < free.owner)
+        apart = free.apart(columns.scope)
+        own_first = first_owners(apart, columns.kept)
+        had &= (own_first[apart.block] < 0) | (own_first[apart.block] >= apart.owner)
+        if of is not None:
+            had &= of[order][free.owner]
+        places = np.flatnonzero(had)
+        owner = free.owner[places]
+        own = columns.scope if whose is None else whose[order]
+        tokens = self._unit_tokens(free, places, owner)
+        return paired(own[owner], columns.scope[first[free.block[places]]], tokens, owner)
+
+    def holders(self) -> Numbers:
+        """Of each request in the order of the traffic, the scope that was the first to have the
+        last block which an earlier prompt had too; NO_SCOPE where none had any, or it is its own.
+        """
+        if self.free is None:
+            return np.full(len(self.columns), NO_SCOPE, np.int64)
+        grain = self.columns.chains.grain_tokens
+        shared = Suppliers.of(self.columns).depths(self.free) * grain
+        return self._as_given(self._holders(shared))
+
+    def _as_given(self, column: Numbers) -> Numbers:
+        given: Numbers = column[np.argsort(self.columns.timeline.order)]
+        return given
+
+    def _depths(self) -> tuple[Depth, Depth]:
+        """How far its own scope, and all scopes, had come into each prompt before."""
+        columns, free = self.columns, self.free
+        suppliers, chains, units = Suppliers.of(columns), columns.chains, _units(columns)
+        by_name = Blocks.of(chains.names, chains.starts).apart(columns.space)
+        blocks, reach = _own(suppliers, by_name, columns.space)
+        if free is not None:
+            # Where some rows have contents and others none, either name may be the one they share.
+            others, further = _own(suppliers, free.apart(columns.scope), columns.space)
+            blocks, reach = np.maximum(blocks, others), np.maximum(reach, further)
+        own = _bounds(columns, units, np.maximum(blocks - 1, 0), reach, blocks > 0)
         nothing = np.zeros(len(columns), np.int64)
-        return own, (nothing, nothing), None
-    every = suppliers.depths(free)
-    named, most = _bounds(columns, every, np.zeros(len(columns), np.int64), every > 0)
-    _, furthest = _bounds(columns, every, suppliers.reaches(free), every > 0)
-    return own, (named, np.maximum(most, furthest)), free
+        if free is None:
+            return own, (nothing, nothing)
+        every = suppliers.depths(free)
+        named, most = _bounds(columns, units, every, nothing, every > 0)
+        _, furthest = _bounds(columns, units, every, suppliers.reaches(free), every > 0)
+        return own, (named, np.maximum(most, furthest))
+
+    def _holders(self, tokens: Numbers) -> Numbers:
+        """The scope that was the first to have the last of so many tokens of each prompt."""
+        columns, free = self.columns, self.free
+        holders = np.full(len(columns), NO_SCOPE, np.int64)
+        if free is None:
+            return holders
+        blocks = np.minimum(-(-tokens // columns.chains.grain_tokens), np.diff(free.starts))
+        some = np.flatnonzero(blocks > 0)
+        first = first_owners(free, columns.kept)
+        owner = first[free.block[free.starts[some] + blocks[some] - 1]]
+        holders[some] = np.where(owner >= 0, columns.scope[owner], NO_SCOPE)
+        # Of requests beside each other the first need not be the one that had it first.
+        holders[holders == columns.scope] = NO_SCOPE
+        return holders
+
+    def _unit_tokens(self, free: Blocks, places: Numbers, owner: Small) -> Numbers:
+        """What each block adds to what a cache can serve: whole blocks of its own size, below the
+        ceiling of the prompt."""
+        columns, unit = self.columns, self.columns.rule.block_tokens or 1
+        grain = columns.chains.grain_tokens
+        end = (places - free.starts[owner] + 1) * grain
+        best = columns.rule.ceiling_tokens(columns.prompt_tokens)
+        ceiling = np.minimum(best, columns.eligible_tokens)[owner]
+        before, after = (np.minimum(each // unit * unit, ceiling) for each in (end - grain, end))
+        added: Numbers = after - before
+        return added
+
+
+def _units(columns: Columns) -> Numbers:
+    """Of each request, the tokens its cache reuses at once: those of the rule, and single ones
+    where the replica served some part of a block."""
+    unit = columns.rule.block_tokens or 1
+    replica = columns.timeline.replica
+    fine = np.zeros(len(columns.timeline.replicas.gone), np.bool_)
+    fine[replica[columns.cached_tokens.clip(0) % unit > 0]] = True
+    return np.where(fine[replica], 1, unit)
 
 
 def _own(suppliers: Suppliers, blocks: Blocks, space: Numbers) -> tuple[Numbers, Numbers]:
@@ -139,15 +217,14 @@ def _own(suppliers: Suppliers, blocks: Blocks, space: Numbers) -> tuple[Numbers,
 
 
 def _bounds(
-    columns: Columns, blocks: Numbers, reach_tokens: Numbers, any_before: Flags
-) -> tuple[Numbers, Numbers]:
+    columns: Columns, units: Numbers, blocks: Numbers, reach_tokens: Numbers, any_before: Flags
+) -> Depth:
     """Tokens that so many blocks of the chain and such a reach let a cache serve: at least, and
     with what of the next block may be shared without having a name."""
-    grain, unit = columns.chains.grain_tokens, columns.rule.block_tokens or 1
-    prompt = columns.prompt_tokens
-    whole = blocks * grain // unit * unit
-    reach = np.minimum(reach_tokens, prompt) // unit * unit
-    nameless = np.where(any_before, max(grain - unit, 0), 0)
+    grain, prompt = columns.chains.grain_tokens, columns.prompt_tokens
+    whole = blocks * grain // units * units
+    reach = np.minimum(reach_tokens, prompt) // units * units
+    nameless = np.where(any_before, np.maximum(grain - units, 0), 0)
     least = np.maximum(np.minimum(whole, prompt), reach)
     return least, np.maximum(np.minimum(whole + nameless, prompt), reach)
 
@@ -160,84 +237,21 @@ def _warm(columns: Columns, horizon_seconds: float) -> Flags:
     np.minimum.at(begins, timeline.replica, timeline.looked_up)
     seconds: Seconds = timeline.looked_up
     long_enough: Flags = seconds - begins[timeline.replica] >= horizon_seconds
-    return long_enough | (timeline.stay > _stays_at(columns, begins)[timeline.replica])
-
-
-def _stays_at(columns: Columns, begins: Seconds) -> Small:
-    """The stay of each replica when the log began to tell of it."""
-    replicas = columns.timeline.replicas
     every = np.arange(len(begins))
-    return replicas.stay_at(every, np.where(np.isfinite(begins), begins, 0.0), including=True)
+    began = np.where(np.isfinite(begins), begins, 0.0)
+    stays = timeline.replicas.stay_at(every, began, including=True)
+    return long_enough | (timeline.stay > stays[timeline.replica])
 
 
-def _holders(columns: Columns, free: Blocks, tokens: Numbers) -> Numbers:
-    """The scope that was the first to have the last of so many tokens of each prompt."""
-    blocks = np.minimum(-(-tokens // columns.chains.grain_tokens), np.diff(free.starts))
-    some = np.flatnonzero(blocks > 0)
-    holders = np.full(len(columns), NO_SCOPE, np.int64)
-    first = first_owners(free, columns.kept)
-    owner = first[free.block[free.starts[some] + blocks[some] - 1]]
-    holders[some] = np.where(owner >= 0, columns.scope[owner], NO_SCOPE)
-    # Of requests beside each other the first need not be the one that had it first.
-    holders[holders == columns.scope] = NO_SCOPE
-    return holders
-
-
-def shared_if_merged(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> Pairs | None:
-    """Tokens that scopes keep from being shared: what a prompt has in common with earlier ones of
-    other scopes beyond what it has with those of its own, in a cache that loses nothing.
-
-    By own scope and the one that had a block first, so that the sum over all pairs is what one
-    scope for all would share. Whether the engine kept the scopes apart makes no difference. None
-    where contents are not known.
-    """
-    columns = Columns.of(traffic.with_cached(_none(traffic)), rule, fleet or Fleet())
-    free = without_scope(columns, scope_free_names(columns))
-    if free is None:
-        return None
-    first = first_owners(free, columns.kept)
-    # Of blocks that an earlier request had: those that none of its own scope had.
-    had = (first[free.block] >= 0) & (first[free.block] < free.owner)
-    apart = free.apart(columns.scope)
-    own_first = first_owners(apart, columns.kept)
-    own = (own_first[apart.block] >= 0) & (own_first[apart.block] < apart.owner)
-    places = np.flatnonzero(had & ~own)
-    owner = free.owner[places]
-    tokens = _unit_tokens(columns, free, places, owner)
-    return _paired(columns.scope[owner], columns.scope[first[free.block[places]]], tokens, owner)
-
-
-def _none(traffic: Traffic) -> Numbers:
-    """Nothing cached: how far prompts could have been served does not go by what they were."""
-    return np.where(traffic.cached_tokens == NOT_REPORTED, NOT_REPORTED, 0)
-
-
-def _unit_tokens(columns: Columns, free: Blocks, places: Numbers, owner: Small) -> Numbers:
-    """What each block adds to what a cache can serve: whole blocks of its own size, below the
-    ceiling of the prompt."""
-    grain, unit = columns.chains.grain_tokens, columns.rule.block_tokens or 1
-    end = (places - free.starts[owner] + 1) * grain
-    ceiling = columns.ceiling_tokens[owner]
-    before, after = (np.minimum(each // unit * unit, ceiling) for each in (end - grain, end))
-    added: Numbers = after - before
-    return added
-
-
-def _paired(scope: Numbers, other: Numbers, tokens: Numbers, owner: Small) -> Pairs:
-    """Sums by pair, the most tokens first; a request counts once for each pair."""
-    some = tokens > 0
+def paired(scope: Numbers, other: Numbers, tokens: Numbers, owner: Numbers | Small) -> Pairs:
+    """Sums by pair, the most tokens first; a request (`owner`) counts once for each pair."""
+    some = (tokens > 0) & (other != NO_SCOPE)
     scope, other, tokens, owner = scope[some], other[some], tokens[some], owner[some]
     width = int(max(scope.max(initial=0), other.max(initial=0))) + 1
     keys, pair = np.unique(scope * width + other, return_inverse=True)
     sums = np.bincount(pair, tokens, len(keys)).astype(np.int64)
-    seen = np.unique(pair.astype(np.int64) * (int(owner.max(initial=0)) + 1) + owner)
-    requests = np.bincount(seen // (int(owner.max(initial=0)) + 1), minlength=len(keys))
+    owners = int(owner.max(initial=0)) + 1
+    seen = np.unique(pair.astype(np.int64) * owners + owner)
+    requests = np.bincount(seen // owners, minlength=len(keys))
     order = np.argsort(-sums, kind="stable")
     return Pairs(keys[order] // width, keys[order] % width, sums[order], requests[order])
-
-
-def pairs_of(found: Crossed, scope: Numbers, tokens: Numbers, of: Flags) -> Pairs:
-    """Sums of some requests by their scope and that of whom they got it from."""
-    rows = np.flatnonzero(of & (found.other_scope != NO_SCOPE))
-    owner = rows.astype(np.int32)
-    return _paired(scope[rows], found.other_scope[rows], tokens[rows], owner)

@@ -44,13 +44,15 @@ def public_prefixes(
     *,
     least_callers: int = CALLERS,
     capacity_blocks: int | None = None,
+    of: Flags | None = None,
 ) -> list[PublicPrefix]:
     """Those of more than one scope, the most tokens won first; none where contents are not known.
 
     `callers`: a number for each request, of the tenant or whoever is to be told from others.
     `capacity_blocks`: of each modelled cache; None: it never loses anything, so that `won_tokens`
-    is the most there is to win. Raises ValueError for `least_callers` below 2, as a prefix of one
-    caller is that caller's own, and for a rule with a lifetime, which is not modelled.
+    is the most there is to win. `of`: requests to count and sum; the others are only met by them.
+    Raises ValueError for `least_callers` below 2, as a prefix of one caller is that caller's own,
+    and for a rule with a lifetime, which is not modelled.
     """
     if least_callers < 2:
         raise ValueError(f"least_callers must be at least 2, got {least_callers}")
@@ -64,27 +66,33 @@ def public_prefixes(
     by_scopes = _different(free, columns.scope)
     public = (by_callers >= least_callers) & (by_scopes > 1)
     ends, blocks = _ends(free, public)
+    if of is not None:
+        ends[~of[order]] = -1
     # Of names that are public in one scope and not in another there are none: they are prefixes.
     shared = np.where(public[free.block], names, columns.chains.names)
     won = _won(traffic, columns, shared, rule, capacity_blocks)
-    found = []
-    for end in np.unique(ends[ends >= 0]).tolist():
-        rows = np.flatnonzero(ends == end)
-        places = order[rows]
-        last_block = free.starts[rows[0]] + blocks[rows[0]] - 1
-        found.append(
-            PublicPrefix(
-                name=int(names[last_block]),
-                tokens=int(blocks[rows[0]]) * columns.chains.grain_tokens,
-                callers=int(by_callers[end]),
-                scopes=int(by_scopes[end]),
-                requests=len(rows),
-                won_tokens=int(won[places].sum()),
-                first=int(places[0]),
-                last=int(places[-1]),
-            )
+    found = [
+        PublicPrefix(
+            name=int(names[free.starts[rows[0]] + blocks[rows[0]] - 1]),
+            tokens=int(blocks[rows[0]]) * columns.chains.grain_tokens,
+            callers=int(by_callers[ends[rows[0]]]),
+            scopes=int(by_scopes[ends[rows[0]]]),
+            requests=len(rows),
+            won_tokens=int(won[order[rows]].sum()),
+            first=int(order[rows[0]]),
+            last=int(order[rows[-1]]),
         )
+        for rows in _alike(ends)
+    ]
     return sorted(found, key=lambda prefix: (-prefix.won_tokens, -prefix.tokens, prefix.name))
+
+
+def _alike(ends: Numbers) -> list[Numbers]:
+    """The requests of each last block, in the order of look-ups."""
+    rows = np.argsort(ends, kind="stable")
+    rows = rows[np.searchsorted(ends[rows], 0) :]
+    starts = np.flatnonzero(np.diff(ends[rows])) + 1
+    return np.split(rows, starts) if len(rows) else []
 
 
 def _different(blocks: Blocks, whose: Numbers) -> Numbers:

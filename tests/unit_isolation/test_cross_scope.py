@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 
 from replay.columns import Fleet
-from replay.isolation import NO_SCOPE, crossed, pairs_of, shared_if_merged
+from replay.isolation import NO_SCOPE, Crossed, Scopes, paired
 from replay.rules import CacheRule
-from replay.traffic import NOT_REPORTED, Chains, Moments, Traffic
+from replay.traffic import NOT_REPORTED, Chains, Flags, Moments, Traffic
 from tests.unit_isolation.engines_that_share import GRAIN, agreed, busy, traffic_of
 
 SEEDS = range(20)
+
+
+def crossed(
+    traffic: Traffic,
+    cache: CacheRule,
+    fleet: Fleet,
+    horizon_seconds: float,
+    comparable: Flags | None = None,
+) -> Crossed:
+    return Scopes.of(traffic, cache, fleet).crossed(horizon_seconds, comparable)
 
 
 def rule(unit_tokens: int) -> CacheRule:
@@ -100,7 +110,7 @@ def test_the_other_scope_is_named() -> None:
     found = crossed(two(99), rule(1), Fleet(), 0.0)
     assert found.at_least.tolist() == found.at_most.tolist() == [0, 99]
     assert found.other_scope.tolist() == [NO_SCOPE, 0]
-    pairs = pairs_of(found, np.array([0, 1]), found.at_least, found.found)
+    pairs = paired(np.array([0, 1]), found.other_scope, found.at_least, np.arange(2))
     columns = (pairs.scope, pairs.other_scope, pairs.tokens, pairs.requests)
     assert [column.tolist() for column in columns] == [[1], [0], [99], [1]]
 
@@ -225,7 +235,7 @@ def test_what_scopes_keep_from_being_shared(unit_tokens: int) -> None:
     the own. The sum is what one scope for all would share."""
     for seed in SEEDS:
         asked = busy(seed, unit_tokens, keeps_apart=True).asked
-        found = shared_if_merged(traffic_of(asked), rule(unit_tokens))
+        found = Scopes.of(traffic_of(asked), rule(unit_tokens)).merged()
         assert found is not None
         expected: dict[tuple[int, int], int] = {}
         for number, one in enumerate(asked):
@@ -251,6 +261,6 @@ def test_nothing_is_nothing() -> None:
     empty = traffic_of([])
     found = crossed(empty, rule(16), Fleet(), 0.0)
     assert len(found.at_least) == 0
-    merged = shared_if_merged(empty, rule(16))
+    merged = Scopes.of(empty, rule(16)).merged()
     assert merged is not None
     assert len(merged.tokens) == 0

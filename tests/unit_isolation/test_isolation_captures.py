@@ -9,7 +9,7 @@ import pytest
 from replay.causes import attribute
 from replay.columns import Fleet
 from replay.hashes import chain_hashes, content_hashes
-from replay.isolation import crossed, pairs_of, shared_if_merged
+from replay.isolation import Scopes, paired
 from replay.rules import RULES
 from replay.traffic import Chains
 from tests.log_path import CAPTURES
@@ -29,7 +29,7 @@ def test_vllm_kept_every_salt_apart(capture: str, heard: bool) -> None:
         stays, resets = events_of(capture)
         traffic = replace(traffic, replica=np.zeros(len(traffic), np.int64))
         fleet = Fleet(resets=resets, stays=stays) if capture.endswith("evict") else fleet
-    found = crossed(traffic, VLLM, fleet, 0.0)
+    found = Scopes.of(traffic, VLLM, fleet).crossed(0.0)
     assert not found.at_most.any()
     # Nor is there anything left that the log could not tell: multi-turn answers are its own.
     assert not found.cannot_tell.any()
@@ -42,7 +42,7 @@ def test_what_vllm_kept_apart_is_what_one_scope_would_share(capture: str, merged
     """Two templates of 704 and 722 tokens, salts of three tenants and none: each scope computes a
     template once, 22 whole blocks of either."""
     traffic = traffic_of(rows_of(f"vllm-0.32.0/{capture}"))
-    found = shared_if_merged(traffic, VLLM)
+    found = Scopes.of(traffic, VLLM).merged()
     assert found is not None
     assert int(found.tokens.sum()) == merged
     assert attribute(traffic, VLLM).totals()["isolated"] == merged
@@ -76,7 +76,7 @@ def test_what_llama_cpp_shared_across_tenants_is_found_to_the_token() -> None:
             [content_hashes(each, 1) for each in ids],
         ),
     )
-    exact, bounds = (crossed(each, LLAMA, Fleet(), 0.0) for each in (fine, coarse))
+    exact, bounds = (Scopes.of(each, LLAMA).crossed(0.0) for each in (fine, coarse))
     expected = []
     for number, row in enumerate(rows):
         own = [agreed(ids[number], ids[place]) for place in range(number)
@@ -98,8 +98,8 @@ def test_tenants_of_llama_cpp_got_it_from_the_one_that_came_first() -> None:
     rows = llama_rows()
     traffic = traffic_of(rows)
     assert traffic.scope is not None
-    found = crossed(traffic, LLAMA, Fleet(), 0.0)
-    pairs = pairs_of(found, traffic.scope, found.at_least, found.found)
+    found = Scopes.of(traffic, LLAMA).crossed(0.0)
+    pairs = paired(traffic.scope, found.other_scope, found.at_least, np.arange(len(rows)))
     names = list(dict.fromkeys(row["tenant"] for row in rows))
     told = {
         (names[a], names[b]): tokens
