@@ -29,6 +29,7 @@ COMMANDS = (
     "alerts",
     "report",
     "attribute",
+    "curve",
     "geometry",
     "doctor",
     "names",

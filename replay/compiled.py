@@ -1,0 +1,21 @@
+"""Functions compiled by Numba, for passes that go through millions of blocks one by one.
+
+Importing Numba costs a third of a second, so only what needs it imports this.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile at the first call with such arguments and keep the code beside the source, or in
+    the user's cache folder. Where neither can be written every process compiles anew."""
+    try:
+        made = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # Numba's word for "no folder for the cache"
+        made = numba.njit(nogil=True)(function)
+    return cast("_Function", made)

@@ -1,0 +1,182 @@
+"""The token hit ratio of a least-recently-used cache at *every* capacity, in one pass.
+
+A cache of C blocks holds the C blocks touched last. So a block is found in it exactly if fewer
+than C other blocks were touched since: its *stack distance* is at most C. A prompt touches its
+blocks from the last to the first, as engines free them, so that the head of a chain outlives its
+end; a prefix is found as far as the largest distance of its blocks allows. Mattson et al.,
+"Evaluation techniques for storage hierarchies", 1970.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.compiled import compiled
+from replay.prompts import Prompts
+from replay.rules import CacheRule
+from replay.traffic import Numbers, Small
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Token hit ratio by capacity.
+
+    `hit_tokens[c]`: cached tokens with room for c blocks; more room than that of the last entry
+    wins nothing. `prompt_tokens`: of the requests counted.
+    """
+
+    hit_tokens: Numbers
+    prompt_tokens: int
+
+    @property
+    def enough_blocks(self) -> int:
+        """The smallest capacity that finds all an unlimited cache would."""
+        return len(self.hit_tokens) - 1
+
+    def tokens_at(self, capacity_blocks: int) -> int:
+        """Cached tokens with room for so many blocks."""
+        return int(self.hit_tokens[min(capacity_blocks, self.enough_blocks)])
+
+    def ratio_at(self, capacity_blocks: int) -> float | None:
+        """Cached ÷ prompt tokens with room for so many blocks; None without prompt tokens."""
+        return self.tokens_at(capacity_blocks) / self.prompt_tokens if self.prompt_tokens else None
+
+    def blocks_for(self, share: float) -> int:
+        """The smallest capacity with at least this share of what an unlimited cache finds."""
+        return int(np.searchsorted(self.hit_tokens, share * self.hit_tokens[-1]))
+
+
+def curve(prompts: Prompts, rule: CacheRule, counted_from: int = 0) -> Curve:
+    """The curve of one cache that sees all prompts; those before `counted_from` only warm it.
+
+    Every earlier prompt's blocks are there at the next (order only, no clock): an upper bound.
+    A rule that keeps the last, partial block stores it too; one that does not stores whole blocks
+    only, so the two are different curves. ValueError for a rule with a lifetime.
+    """
+    if rule.lifetime_seconds is not None:
+        raise ValueError("a cache whose blocks have a lifetime does not lose them for memory alone")
+    size, lengths = prompts.block_tokens, np.diff(prompts.starts)
+    is_partial = rule.ceiling == "partial"
+    stored = -(-prompts.prompt_tokens // size) if is_partial else prompts.prompt_tokens // size
+    stored = np.where(rule.too_short(prompts.prompt_tokens), 0, np.minimum(stored, lengths))
+    best = -(-rule.of_blocks(size).ceiling_tokens(prompts.prompt_tokens) // size)
+    found = np.minimum(stored, best)
+    distinct = prompts.distinct_blocks
+    hits, shortfalls = np.zeros(distinct + 1, np.int32), np.zeros(distinct + 1, np.int64)
+    _add_distances(
+        prompts.blocks, prompts.starts, stored, found, prompts.prompt_tokens, size, counted_from,
+        np.full(distinct, -1, np.int32), hits, shortfalls,
+    )  # fmt: skip
+    enough = int(np.flatnonzero(hits).max(initial=0))
+    tokens = hits[: enough + 1] * np.int64(size)
+    tokens -= shortfalls[: enough + 1]
+    return Curve(np.cumsum(tokens, out=tokens), int(prompts.prompt_tokens[counted_from:].sum()))
+
+
+def curve_of_replicas(
+    prompts: Prompts, rule: CacheRule, replicas: int, counted_from: int = 0
+) -> Curve:
+    """The curve of so many caches of equal size, request i going to replica i mod `replicas`."""
+    if replicas == 1:
+        return curve(prompts, rule, counted_from)
+    place = np.arange(len(prompts))
+    curves = []
+    for replica in range(replicas):
+        own = place % replicas == replica
+        curves.append(curve(prompts.picked(own), rule, int(own[:counted_from].sum())))
+    return _summed(curves)
+
+
+def _summed(curves: Sequence[Curve]) -> Curve:
+    """Caches side by side, each with the same capacity."""
+    hit_tokens = np.zeros(max(len(each.hit_tokens) for each in curves), np.int64)
+    for each in curves:
+        hit_tokens[: len(each.hit_tokens)] += each.hit_tokens
+        hit_tokens[len(each.hit_tokens) :] += each.hit_tokens[-1]
+    return Curve(hit_tokens, sum(each.prompt_tokens for each in curves))
+
+
+@compiled
+def _add_distances(
+    blocks: Small,
+    starts: Numbers,
+    stored: Numbers,
+    found: Numbers,
+    prompt_tokens: Numbers,
+    block_tokens: int,
+    counted_from: int,
+    last: Small,
+    hits: Small,
+    shortfalls: Numbers,
+) -> None:
+    """Add to `hits[d]` the blocks that are found with room for d, and to `shortfalls[d]` what
+    partial ones among them lack of `block_tokens`. `last`: where each block was touched last, -1
+    if never.
+
+    Touches take ascending places in a window; a Fenwick tree counts how many of them are still
+    the last of their block. A full window is renumbered, so that its length follows the number of
+    different blocks, not that of touches.
+    """
+    tree = np.zeros(len(last) + len(last) // 4 + 2, np.int32)
+    window = len(tree) - 1
+    place, live = 0, 0
+    for request in range(len(starts) - 1):
+        begin = starts[request]
+        deepest = 0
+        for k in range(found[request]):
+            touched = last[blocks[begin + k]]
+            if touched < 0:
+                break
+            distance = live
+            node = touched
+            while node > 0:  # places before `touched` that are still the last of their block
+                distance -= tree[node]
+                node &= node - 1
+            deepest = max(deepest, distance)
+            if request >= counted_from:
+                hits[deepest] += 1
+                left = prompt_tokens[request] - k * block_tokens
+                if left < block_tokens:
+                    shortfalls[deepest] += block_tokens - left
+        for k in range(stored[request] - 1, -1, -1):
+            block = blocks[begin + k]
+            if last[block] >= 0:
+                _count(tree, last[block], -1)
+                last[block] = -1  # or a full window would be renumbered with it
+                live -= 1
+            if place == window:
+                _renumber(tree, last)
+                place = live
+            last[block] = place
+            _count(tree, place, 1)
+            place += 1
+            live += 1
+
+
+@compiled
+def _count(tree: Small, place: int, change: int) -> None:
+    node = place + 1
+    while node < len(tree):
+        tree[node] += change
+        node += node & -node
+
+
+@compiled
+def _renumber(tree: Small, last: Small) -> None:
+    """Give the touches that still count the places from 0 on, in their order."""
+    tree[:] = -1  # a list of what was touched where, before it is a tree again
+    for block in range(len(last)):
+        if last[block] >= 0:
+            tree[last[block]] = block
+    place = 0
+    for old in range(len(tree)):
+        if tree[old] >= 0:
+            last[tree[old]] = place
+            place += 1
+    tree[:] = 0
+    tree[1 : place + 1] = 1
+    for node in range(1, len(tree)):
+        parent = node + (node & -node)
+        if parent < len(tree):
+            tree[parent] += tree[node]

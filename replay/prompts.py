@@ -1,0 +1,47 @@
+"""Prompts in the order in which a cache sees them: what replay runs on.
+
+Columns with one entry a request, and the blocks of all prompts behind each other as numbers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.traffic import Flags, Numbers, Seconds, Small, ranges, starts_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompts:
+    """`arrived`: seconds since the first, never falling. `output_tokens`: 0 where not told.
+
+    `blocks`: numbers from 0 of the blocks of all prompts, those of request i from `starts[i]` to
+    before `starts[i + 1]`; each stands for `block_tokens`, the last of a prompt for what is left
+    of it where it is named at all.
+    """
+
+    arrived: Seconds
+    prompt_tokens: Numbers
+    output_tokens: Numbers
+    blocks: Small
+    starts: Numbers
+    block_tokens: int
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    @property
+    def distinct_blocks(self) -> int:
+        """How many different blocks there are."""
+        return int(self.blocks.max(initial=-1)) + 1
+
+    def picked(self, which: Flags) -> "Prompts":
+        """Some of them, in their order, by the same numbers of blocks."""
+        lengths = np.diff(self.starts)[which]
+        return Prompts(
+            arrived=self.arrived[which],
+            prompt_tokens=self.prompt_tokens[which],
+            output_tokens=self.output_tokens[which],
+            blocks=self.blocks[ranges(self.starts[:-1][which], lengths)],
+            starts=starts_of(lengths),
+            block_tokens=self.block_tokens,
+        )
