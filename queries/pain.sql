@@ -28,6 +28,7 @@ WITH windows AS (
         NULL, getvariable('until'), coalesce(getvariable('window_seconds'), 3600),
         coalesce(getvariable('zone'), 'UTC')
     )
+    WHERE is_asked
 ),
 
 -- Rows: the point most requests of the window were measured at.

@@ -32,12 +32,12 @@ columns:
   load_part_ratio: {type: DOUBLE, unit: ratio, meaning: "What load explains: usual ratio of these hours less the ratio at this load (median of earlier hours of like KV usage and traffic, else by their slope), at least 0."}
   drop_ratio: {type: DOUBLE, unit: ratio, meaning: "expected_ratio - token_hit_ratio: what hours and load do not explain. Negative = above."}
   is_drop: {type: BOOLEAN, unit: flag, meaning: "Beyond chance: 5 points and 3.5 deviations; 6 and 2.5 where another mix explains most; 3 and 1 where a cause is in evidence (4 and 2 for memory pressure); a fall of 10 points under a load that was never seen, with far more KV in use than usual; or telemetry failed or caching was switched off for a fifth of the tokens. NULL where nothing can be judged."}
-  class: {type: VARCHAR, unit: name, meaning: "Kind of the drop; 'memory pressure as expected' where load explains it and it is none."}
-  evidence: {type: VARCHAR, unit: text, meaning: "The figures behind the class."}
+  class: {type: VARCHAR, unit: name, meaning: "Kind of the drop; 'memory pressure as expected' where load explains it and it is none. A drop that goes on when its cause is no longer in evidence keeps its class, as long as no other cause is in evidence and the ratio falls no further below the usual one of its hours; at most six windows."}
+  evidence: {type: VARCHAR, unit: text, meaning: "The figures behind the class; of a recovering drop those its cause had."}
   contributor: {type: VARCHAR, unit: name, meaning: "Template (and version), by engine counters replica, that lost most by a lower ratio of its own."}
   contributor_share_ratio: {type: DOUBLE, unit: ratio, meaning: "Its loss / losses of all by lower ratios of their own."}
   hurts: {type: BOOLEAN, unit: flag, meaning: "TTFT p90 (of the log, else of the engines' histograms of the model) a quarter above its usual one in these hours, or computed tokens within a tenth of the highest hour in four weeks. NULL where no first tokens are timed."}
-  severity: {type: VARCHAR, unit: name, meaning: "page: a drop of known history that hurts, from 5 points and 3.5 deviations on; without a cause only of whole models and from 15 points and 5 deviations on, of another mix only on top of the usual traffic, of memory pressure only at loads seen before, of telemetry never, by engine counters only where no log names a model that no engine has (it may be the same by another name). ticket: any other drop."}
+  severity: {type: VARCHAR, unit: name, meaning: "page: a drop of known history that hurts, from 5 points and 3.5 deviations on; without a cause in evidence (none found, or a layout by its fall alone) only of whole models and from 15 points and 5 deviations on, of another mix only on top of the usual traffic, of memory pressure only at loads seen before, of telemetry never, by engine counters only where no log names a model that no engine has (it may be the same by another name). ticket: any other drop, and a recovering one that was a ticket since its cause was in evidence."}
 */
 SELECT * EXCLUDE (place)
 FROM judged_drops(

@@ -8,7 +8,8 @@ CREATE OR REPLACE MACRO utc_time(local_moment, zone) AS
 
 -- Windows are laid backwards from the end; where none is given from the newest request, or page of
 -- an engine where nothing is logged. Weeks are stepped in local time, so that the same hours are
--- compared when the clocks change.
+-- compared when the clocks change. Six more lie before those that are asked for, because a drop may
+-- go on from them.
 CREATE OR REPLACE MACRO drop_windows(since_border, until_border, window_seconds, zone) AS TABLE
 WITH last AS (
     SELECT coalesce(
@@ -18,19 +19,24 @@ WITH last AS (
     ) AS moment
 ),
 
-places AS (
+asked AS (
     SELECT
         moment,
-        unnest(range(greatest(
+        greatest(
             1,
             ceil(epoch(moment - coalesce(since_border::TIMESTAMP, moment)) / window_seconds)
-        )::BIGINT)) AS place
+        )::BIGINT AS windows
     FROM last
     WHERE moment IS NOT NULL
+),
+
+places AS (
+    SELECT moment, unnest(range(windows + 6)) AS place, place < windows AS is_asked
+    FROM asked
 )
 
 SELECT
-    place, week,
+    place, week, is_asked,
     utc_time(
         local_time(moment - to_seconds(place * window_seconds), zone)
         - to_days((7 * week)::INTEGER),
@@ -64,7 +70,7 @@ GROUP BY week;
 CREATE OR REPLACE MACRO near_drop_windows(
     moment, since_border, until_border, window_seconds, weeks
 ) AS
-    moment >= since_border::TIMESTAMP - to_days(7 * weeks) - to_seconds(window_seconds)
+    moment >= since_border::TIMESTAMP - to_days(7 * weeks) - to_seconds(7 * window_seconds)
         - INTERVAL 3 HOUR
     AND moment < until_border::TIMESTAMP - to_days(7 * weeks) + INTERVAL 3 HOUR;
 

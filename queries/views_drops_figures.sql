@@ -317,7 +317,7 @@ history AS (
 
 compared AS (
     SELECT
-        facts.*, windows.begins,
+        facts.*, windows.begins, windows.is_asked,
         usual.hit_ratio AS usual_ratio,
         coalesce(usual.history_weeks, 0) AS history_weeks,
         usual.reported_tokens AS usual_reported_tokens,

@@ -1,7 +1,6 @@
--- How windows are judged, for the questions peak_drop and alerts: what is expected, what is in
--- evidence, whether there is a drop, its class and its severity. What the columns mean says the
--- header of peak_drop.
-CREATE OR REPLACE MACRO judged_drops(
+-- How windows are judged, each for itself: what is expected, what is in evidence, whether there is a
+-- drop, its class and its severity. What the columns mean says the header of peak_drop.
+CREATE OR REPLACE MACRO drops_alone(
     dimension, since_border, until_border, window_seconds, zone, least_tokens, least_requests,
     wanted_model, wanted_route, wanted_template, wanted_tenant
 ) AS TABLE
@@ -93,6 +92,11 @@ causes AS (
                 THEN 'template version or layout'
             ELSE 'no cause found'
         END AS shape,
+        -- So far that no cause need be in evidence. Of the many routes, templates and tenants one
+        -- strays so far now and then.
+        coalesce(
+            drop_ratio >= 0.15 AND deviations >= 5 AND coalesce(dimension = 'model', true), false
+        ) AS far_alone,
         shape <> 'traffic mix'
         AND coalesce(turns_part_ratio >= 0.4 * (usual_ratio - hit_ratio), false) AS more_first_turns
     FROM signs
@@ -156,8 +160,11 @@ named AS (
     SELECT EXISTS (
         SELECT 1
         FROM requests
-        JOIN drop_spans(since_border, until_border, window_seconds, zone)
-            ON week = 0 AND ts >= first_begin AND ts < last_end
+        JOIN (
+            SELECT min(begins) AS first_begin, max(ends) AS last_end
+            FROM drop_windows(since_border, until_border, window_seconds, zone)
+            WHERE week = 0 AND is_asked
+        ) ON ts >= first_begin AND ts < last_end
         WHERE
             is_reported(prompt_tokens, cached_tokens, ineligible_reason)
             AND coalesce(model, '') NOT IN (SELECT coalesce(model, '') FROM engine_own)
@@ -169,7 +176,7 @@ named AS (
 )
 
 SELECT
-    place, begins AS ts, model, value, basis,
+    place, is_asked, cause, noise_ratio, begins AS ts, model, value, basis,
     reported_tokens AS reported_prompt_tokens,
     hit_ratio AS token_hit_ratio,
     coverage_ratio,
@@ -264,10 +271,8 @@ SELECT
                 -- Other prompts are no fault, unless they come on top.
                 WHEN 'traffic mix' THEN
                     deviations >= 3.5 AND reported_tokens >= 1.4 * usual_reported_tokens
-                -- Of the many routes, templates and tenants one strays so far now and then.
-                WHEN 'no cause found' THEN
-                    drop_ratio >= 0.15 AND deviations >= 5
-                    AND coalesce(dimension = 'model', true)
+                WHEN 'template version or layout' THEN cause IS NOT NULL OR far_alone
+                WHEN 'no cause found' THEN far_alone
                 ELSE true
             END
             THEN 'page'
