@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import duckdb
 
+from exporter.prompts.lines import reshape_of
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick
-from exporter.sources.formats.token_names import reshape_of
 from exporter.sources.lines import BadLine, LineBatch, for_threads
 from exporter.store import bridged, decode, eligibility, fold, identity, join, live, rejects
 from exporter.store.counters import CounterDelta
@@ -75,7 +75,7 @@ def append(
 ) -> BatchResult:
     """Maps, de-duplicates and stores a batch; returns after the commit. `also` writes what must
     be true of these rows and of no others, in the same transaction."""
-    reshape = reshape_of(stream.log_format, store.key)
+    reshape = reshape_of(stream.log_format, store.prompts, store.key)
     feed = Feed(iter([lines]), reshape, store.aside, alone=True)
     return _append(store, feed, stream, arrived, also)
 
@@ -89,7 +89,7 @@ def append_many(store: Store, batches: Iterator[LineBatch], stream: Stream) -> B
     first = next(batches, None)
     if first is None:
         return BatchResult()
-    reshape = reshape_of(stream.log_format, store.key)
+    reshape = reshape_of(stream.log_format, store.prompts, store.key)
     feed = Feed(chain([first], batches), reshape, store.aside)
     with store.large_load():
         return _append(store, feed, stream)

@@ -1,12 +1,12 @@
 """Batches of lines as one stream that DuckDB pulls, as many as one transaction should take."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 
+from exporter.prompts.lines import Reshape
 from exporter.sources.formats.aside import Aside
-from exporter.sources.formats.mapping import Row
 from exporter.sources.formats.reshape import reshaped
 from exporter.sources.lines import SCHEMA, BadLine, LineBatch
 
@@ -26,7 +26,7 @@ class Feed:
     def __init__(
         self,
         batches: Iterator[LineBatch],
-        reshape: Callable[[str], Iterable[Row]] | None,
+        reshape: Reshape | None,
         aside: Aside,
         *,
         alone: bool = False,
@@ -59,7 +59,7 @@ class Feed:
                 if batch is None:
                     return
                 if self._reshape:
-                    batch = reshaped(batch, self._reshape)
+                    batch = reshaped(batch, self._reshape.rows, self._reshape.marks)
                 self.end, self.lines = batch.end, batch.lines
                 self.bad.extend(batch.bad)
                 self.left_out.update(batch.left_out)

@@ -19,6 +19,7 @@ import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.errors import PrefixscopeError, StoreLocked
+from exporter.prompts.naming import PromptReader
 from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
@@ -84,6 +85,8 @@ class Store:
         self.directory = directory
         self.settings = settings
         self.key = _key(directory)
+        # How prompts in rows become names; whoever opens the store may give it tokenizers.
+        self.prompts = PromptReader()
         self._connection = connection
         self._writer = connection.cursor()
         self.aside = Aside()

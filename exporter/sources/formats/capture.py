@@ -8,8 +8,9 @@ cached and processed tokens apart and are used only where the reply has no usage
 
 from exporter.sources.formats.mapping import (
     LogFormat,
+    PromptPlaces,
     flag,
-    hashes,
+    prompt_fields,
     seconds,
     status,
     text,
@@ -40,11 +41,10 @@ FORMAT = LogFormat(
         seconds("e2e_seconds", "total_s"),
         flag("stream", "stream"),
         status("status"),
-        hashes("block_hashes", "block_hashes"),
-        hashes("content_hashes", "content_hashes"),
-        text("hash_scope", "hash_scope"),
-        text("hash_key_id", "hash_key_id"),
+        *prompt_fields(),
     ),
     constants=(("ttft_point", "client"),),
-    ids_to_hash="prompt_token_ids",
+    prompts=PromptPlaces(
+        token_ids=("prompt_token_ids",), requests=(("request",), ("body",), ("",))
+    ),
 )

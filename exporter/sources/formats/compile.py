@@ -104,7 +104,8 @@ WHOLE_HASHES = {
     "piece_lengths": """coalesce(list_count(piece_hashes) = len(piece_hashes)
         AND list_count(piece_lengths) = len(piece_hashes)
         AND len(piece_lengths) = len(piece_hashes)
-        AND coalesce(list_min(piece_lengths) > 0 AND list_max(piece_lengths) < 256, true), false)""",
+        AND coalesce(list_min(piece_lengths) > 0, true)
+        AND coalesce(list_max(piece_lengths) < 256, true), false)""",
 }
 
 # Text longer than this is cut: labels and ids are short, and a hostile one must stay so.

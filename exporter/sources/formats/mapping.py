@@ -24,8 +24,9 @@ NUMBER_KINDS: tuple[Kind, ...] = ("tokens", "seconds", "milliseconds")
 # Fields that shape others but are not stored themselves: answers asked for one prompt (n);
 # prompt + output; a request that skips the cache look-up; the salt, kept only as a keyed hash;
 # the time of the end, from which the start follows; why a row is none of ours and is set aside;
-# a flag of the format's own; what is to be said of the names of a prompt; any word where a row of an `assumed` format names its counts by a
-# convention that defines them as inclusive; any word where its counts are a guess of the log's.
+# a flag of the format's own; what is to be said of the names of a prompt; any word where a row of
+# an `assumed` format names its counts by a convention that defines them as inclusive; any word
+# where its counts are a guess of the log's.
 HELPERS = (
     "choices", "total_tokens", "prompt_logprobs", "cache_salt", "ended", "skip", "note",
     "prompt_note", "convention", "guessed",

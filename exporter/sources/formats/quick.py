@@ -42,7 +42,12 @@ _RELIED_ON = (
     "ttft_seconds", "queue_seconds", "prefill_seconds", "e2e_seconds",
 )  # fmt: skip
 # Further counts that would be rounded where they are stored.
-_STORED = ("turn", "cache_write_tokens", "cache_write_5m", "cache_write_1h", "cache_write_other")
+_STORED = (
+    "turn", "cache_write_tokens", "cache_write_5m", "cache_write_1h", "cache_write_other",
+    "text_bytes",
+)  # fmt: skip
+_NOT_STREAMED = "ttft_seconds IS NOT NULL AND NOT stream"
+_OF_TEXT = "block_hashes IS NOT NULL AND text_bytes IS NOT NULL"
 
 
 # Columns the reasoning below names, so that they are there (as NULL) in every format.
@@ -50,8 +55,8 @@ _NEEDED = (
     "ts", "request_id", "prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
     "total_tokens", "block_size", "ttft_seconds", "ttft_point", "e2e_seconds", "stream",
     "attempt", "prompt_logprobs", "ineligible_reason", "scope", "cache_salt", "adapter",
-    "model_fingerprint", "side", "ended", "skip", "note", "prompt_note", "text_bytes", "provider", "model", "convention",
-    "guessed",
+    "model_fingerprint", "side", "ended", "skip", "note", "prompt_note", "text_bytes",
+    "provider", "model", "convention", "guessed",
 )  # fmt: skip
 
 
@@ -120,8 +125,7 @@ def _column(name: str, log_format: LogFormat) -> str:
         "ttft_point": """CASE WHEN ttft_seconds IS NOT NULL AND stream IS DISTINCT FROM false
             THEN ttft_point END""",
         "ttft_seconds": "CASE WHEN stream IS DISTINCT FROM false THEN ttft_seconds END",
-        "flags": """CASE WHEN ttft_seconds IS NOT NULL AND NOT stream
-            THEN ['ttft_not_streamed'] END""",
+        "flags": _flags(log_format),
         "prompt_basis": {
             "inclusive": "'inclusive'",
             "assumed": """if(coalesce((total_tokens - output_tokens)::VARCHAR, convention) IS NULL,
@@ -129,6 +133,15 @@ def _column(name: str, log_format: LogFormat) -> str:
             "exclusive": "'exclusive'",
         }[log_format.basis],
     }.get(name, name)
+
+
+def _flags(log_format: LogFormat) -> str:
+    if "text_bytes" not in fields_of(log_format):
+        return f"CASE WHEN {_NOT_STREAMED} THEN ['ttft_not_streamed'] END"
+    return f"""CASE WHEN {_NOT_STREAMED} AND {_OF_TEXT}
+            THEN ['ttft_not_streamed', 'approximate_chain']
+        WHEN {_NOT_STREAMED} THEN ['ttft_not_streamed']
+        WHEN {_OF_TEXT} THEN ['approximate_chain'] END"""
 
 
 def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
@@ -144,7 +157,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
-        "skip IS NOT NULL OR note IS NOT NULL OR prompt_note IS NOT NULL OR text_bytes IS NOT NULL",
+        "skip IS NOT NULL OR note IS NOT NULL OR prompt_note IS NOT NULL",
         "ineligible_reason = 'response_cache' OR guessed IS NOT NULL",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
         *(f"{e.name} <> floor({e.name})" for e in counts if e.name in (*_RELIED_ON, *_STORED)),

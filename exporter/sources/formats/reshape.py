@@ -8,10 +8,11 @@ always longer than the number of rows in it.
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from typing_extensions import Buffer
 
 from exporter.sources.formats.mapping import Row
@@ -37,8 +38,13 @@ def one_object(line: str) -> dict[str, object]:
 LEFT_OUT = "left_out"
 
 
-def reshaped(lines: LineBatch, reshape: Callable[[str], Iterable[Row]]) -> LineBatch:
-    """The rows of each line as lines of their own; a line that cannot be read stays as it is."""
+def reshaped(
+    lines: LineBatch, reshape: Callable[[str], Iterable[Row]], marks: Sequence[str] = ()
+) -> LineBatch:
+    """The rows of each line as lines of their own; a line that cannot be read stays as it is, and
+    so does, where there are `marks`, one that has none of them."""
+    if marks and not _any_marked(lines, marks):
+        return lines
     left_out: Counter[str] = Counter()
     positions: list[int] = []
     numbers: list[int] = []
@@ -47,7 +53,8 @@ def reshaped(lines: LineBatch, reshape: Callable[[str], Iterable[Row]]) -> LineB
         *(lines.table[name].to_pylist() for name in ("position", "line_number", "line")),
         strict=True,
     ):
-        for index, text in enumerate(_texts(line, reshape, left_out)):
+        marked = not marks or any(mark in line for mark in marks)
+        for index, text in enumerate(_texts(line, reshape, left_out) if marked else [line]):
             positions.append(position + index)
             numbers.append(number)
             texts.append(text)
@@ -55,9 +62,11 @@ def reshaped(lines: LineBatch, reshape: Callable[[str], Iterable[Row]]) -> LineB
     return LineBatch(for_threads(table), lines.end, lines.lines, lines.bad, left_out)
 
 
-def _texts(
-    line: str, reshape: Callable[[str], Iterable[Row]], left_out: Counter[str]
-) -> list[str]:
+def _any_marked(lines: LineBatch, marks: Sequence[str]) -> bool:
+    return any(pc.any(pc.match_substring(lines.table["line"], mark)).as_py() for mark in marks)
+
+
+def _texts(line: str, reshape: Callable[[str], Iterable[Row]], left_out: Counter[str]) -> list[str]:
     try:
         rows = list(reshape(line))
         texts = [json.dumps(row) for row in rows if LEFT_OUT not in row]
