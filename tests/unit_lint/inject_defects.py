@@ -56,12 +56,14 @@ class Call:
 @dataclass
 class Defect:
     """What was put in. `offsets`: of each row, where in the text of `segment` the volatile part
-    begins; rows it does not concern are absent. `segments` are the places that are right."""
+    begins; rows it does not concern are absent. `segments` are the places that are right. `tokens`:
+    of rows with ids, how many stand before it."""
 
     kind: str
     frequency: str
     segments: set[str] = field(default_factory=set)
     offsets: dict[int, int] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
     mark: str = ""
     value: Value = lambda call: ""
 
@@ -410,12 +412,13 @@ class _Maker:
     def _with_ids(self, call: Call, system: str, turns: Sequence[tuple[str, str, str]]) -> Row:
         joined = "tokenizer_join" in self.kinds and not self.repaired
         text, ids = _HEADER + system, ids_of(_HEADER + system)
-        newest: int | None = None
+        newest: tuple[int, int] | None = None
         for role, _, said in turns:
             head = f"\n<|{role}|>\n"
             joins = said.find("\n\n") if role == "assistant" else -1
-            place = len(text) + len(head) + joins if joins >= 0 else None
-            newest = place if role == "assistant" else newest
+            if role == "assistant":
+                before = len(ids) + len(ids_of(head)) + len(ids_of(said[: max(joins, 0)]))
+                newest = (len(text) + len(head) + joins, before) if joins >= 0 else None
             text += head + said
             if role == "assistant" and not joined:
                 ids += ids_of(head) + generated_ids(said)
@@ -430,7 +433,7 @@ class _Maker:
         for defect in self.defects:
             defect.segments.add("text")
             if newest is not None:
-                defect.offsets[call.number] = newest
+                defect.offsets[call.number], defect.tokens[call.number] = newest
         return row
 
 
@@ -469,8 +472,13 @@ def _name(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Ma
 
 
 def _retrieved(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Maker) -> str:
-    passages = [part.strip() for each in maker.recorded for part in each.task.split("\n\n")
-                if 200 < len(part) < 900]  # fmt: skip
+    passages = [
+        part.strip()
+        for number, each in enumerate(maker.recorded)
+        if number not in maker.picked  # what is looked up is not what the user says
+        for part in each.task.partition("PR description:\n")[2].split("\n\n")
+        if 200 < len(part) < 900
+    ]  # fmt: skip
     return "\n".join(rng.sample(passages, min(2, len(passages))))
 
 
