@@ -1,0 +1,234 @@
+"""What lies behind a place where prompts part: is it the same again, and how far behind?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from replay.layout_chains.prompts import Codes, Prompts
+from replay.traffic import Flags, Numbers
+
+# Of the requests on each side of a parting place, so many must agree again behind it.
+_SAME_PLACE_RATIO, _SHIFTED_RATIO = 0.8, 0.5
+# From so many on that went one way, that is the usual one.
+_USUAL_WAY_RATIO = 0.3
+# Behind a place stands what is held by so many, as a share of the most widely held block.
+_OFTEN_RATIO = 0.8
+# Of what lies behind, so much must be the same again.
+_MIN_SHARED_RATIO, _MIN_SHARED_BLOCKS = 0.02, 4
+# So many blocks behind a parting place are looked through.
+_AHEAD_BLOCKS = 4096
+# A block that comes at distances as far apart as these was moved, not shifted by a value.
+_MOVED_BLOCKS = 4
+# Of the blocks of a set in another order, so many are held by others too.
+_HELD_RATIO = 0.3
+# Of blocks that were moved, so few may have been moved across the end of the place.
+_STRAY_RATIO = 0.02
+# Requests whose orders are compared stand so far apart in the list; of the pairs so many must
+# contradict each other. What is merely shifted never does.
+_COMPARED_STEPS = (1, 2, 3, 5, 8, 13)
+_MIN_CROSSED, _CROSSED_RATIO = 3, 0.02
+# Ways that stay together for at least so many blocks, and for the same number but this.
+_PARALLEL_BLOCKS, _PARALLEL_SPREAD = 4, 2
+# What two ways alone have in common must be longer.
+_PARALLEL_BLOCKS_OF_TWO = 16
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """How many blocks the place takes in each request, -1 where nothing agrees behind it.
+
+    `crossed`: the same blocks in another order. `parallel`: what lies behind is as long in every
+    way they go and taken for the same, although no block of it agrees.
+    """
+
+    blocks: Numbers
+    crossed: bool = False
+    parallel: bool = False
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What lies behind a parting place: `blocks` has a row for each request, -1 behind its end;
+    `child` numbers the ways they go, `unit` what is one witness only."""
+
+    rows: Numbers
+    blocks: npt.NDArray[np.int64]
+    child: Codes
+    unit: Codes
+
+    @classmethod
+    def of(cls, prompts: Prompts, rows: Numbers, at: Numbers) -> "Ahead":
+        tails = [
+            prompts.contents[row][place : place + _AHEAD_BLOCKS]
+            for row, place in zip(rows.tolist(), at.tolist(), strict=True)
+        ]
+        blocks = np.full((len(tails), max(len(tail) for tail in tails)), -1, np.int64)
+        for number, tail in enumerate(tails):
+            blocks[number, : len(tail)] = tail
+        _, child = np.unique(blocks[:, 0], return_inverse=True)
+        _, unit = np.unique(prompts.unit[rows], return_inverse=True)
+        return cls(rows, blocks, child.astype(np.int64), unit.astype(np.int64))
+
+    def gaps(self) -> Gaps | None:
+        """The place, if there is one here; None where everyone goes on with a text of their own."""
+        same = self._same_gap()
+        moved = self._moved_gap(same)
+        if moved is not None:
+            return moved
+        gaps = self._shifted_gaps() if same is None else same
+        if gaps is not None and self._is_worth(gaps):
+            return Gaps(gaps)
+        return self._parallel_gaps()
+
+    def _same_gap(self) -> Numbers | None:
+        """Blocks of the place where it is as long in nearly all; None: there is no such length."""
+        # What more than half of them have stands in the middle of the sorted column.
+        usual = np.sort(self.blocks, axis=0)[len(self.blocks) // 2]
+        same = np.logical_and(self.blocks == usual, usual >= 0)
+        for column in np.flatnonzero(same.mean(axis=0) >= 0.5).tolist():
+            if column and self._on_both_sides(same[:, column], _SAME_PLACE_RATIO):
+                return np.where(same[:, column], column, -1)
+        return None
+
+    def _moved_gap(self, same: Numbers | None) -> Gaps | None:
+        """Blocks that come in another order in other requests, up to where none was moved across
+        or, if they do, all agree again. A value that shifts what lies behind keeps its order."""
+        ids, back = np.unique(self.blocks, return_inverse=True)
+        back = back.reshape(self.blocks.shape)
+        column = np.broadcast_to(np.arange(self.blocks.shape[1]), self.blocks.shape)
+        nearest = np.full(len(ids), self.blocks.shape[1])
+        farthest = np.full(len(ids), -1)
+        np.minimum.at(nearest, back, column)
+        np.maximum.at(farthest, back, column)
+        apart = (farthest - nearest >= _MOVED_BLOCKS) & (ids >= 0)
+        apart &= self._held_by_many(ids, back, self.unit)
+        if same is None:
+            length = _first_cut(nearest[apart], farthest[apart], self.blocks.shape[1])
+            gaps = np.where((self.blocks >= 0).sum(axis=1) >= length, length, -1)
+        else:
+            length, gaps = int(same.max()), same
+        if not length:
+            return None
+        held = (self._held_by_many(ids, back, self.unit) & (ids >= 0))[back][:, :length]
+        if held.mean() < _HELD_RATIO or not self._on_both_sides(gaps >= 0, _SHIFTED_RATIO):
+            return None
+        return Gaps(gaps, crossed=True) if self._is_crossed(length) else None
+
+    def _is_crossed(self, length: int) -> bool:
+        """Do parts before this column come in one order in some requests, in another in others?
+        Counted over pairs of requests, every one with a few others far apart in the list."""
+        rows, crossed, compared = len(self.rows), 0, 0
+        for step in _COMPARED_STEPS:
+            for row in range(rows - step % rows):
+                other = (row + step) % rows
+                if self.unit[row] != self.unit[other] and self.child[row] != self.child[other]:
+                    compared += 1
+                    crossed += _in_another_order(
+                        self.blocks[row, :length], self.blocks[other, :length]
+                    )
+        return crossed >= max(_MIN_CROSSED, _CROSSED_RATIO * compared)
+
+    def _shifted_gaps(self) -> Numbers | None:
+        """Blocks of the place where its length differs: up to the first block that also stands
+        behind the parting place of a request that went another way."""
+        shared = self._shared()
+        has_any: Flags = shared.any(axis=1)
+        if not self._on_both_sides(has_any, _SHIFTED_RATIO):
+            return None
+        # What most have, not what came back by chance in a few (a passage that was found again).
+        often = np.where(shared, self._holders(), 0)
+        usual = often >= _OFTEN_RATIO * often.max(axis=1, keepdims=True)
+        return np.where(has_any, (shared & usual).argmax(axis=1), -1)
+
+    def _holders(self) -> Numbers:
+        """How many witnesses hold each block."""
+        ids, back = np.unique(self.blocks, return_inverse=True)
+        units = np.broadcast_to(self.unit[:, None], self.blocks.shape).ravel()
+        pairs = np.unique(back.ravel() * (int(self.unit.max()) + 1) + units)
+        counts = np.bincount(pairs // (int(self.unit.max()) + 1), minlength=len(ids))
+        holders: Numbers = counts[back.reshape(self.blocks.shape)]
+        return holders
+
+    def _parallel_gaps(self) -> Gaps | None:
+        """Ways that stay together for the same number of blocks: a value whose length differs by
+        no whole block stands before the same text."""
+        runs = self._runs()
+        known = runs[runs >= _PARALLEL_BLOCKS]
+        if not len(known):
+            return None
+        usual = int(np.median(known))
+        alike = np.abs(runs - usual) <= _PARALLEL_SPREAD
+        least = _PARALLEL_BLOCKS if alike.sum() > 2 else _PARALLEL_BLOCKS_OF_TWO
+        together = alike[self.child]
+        if alike.sum() < 2 or usual < least or together.mean() < _SHIFTED_RATIO:
+            return None
+        return Gaps(np.where(together, 1, -1), parallel=True)
+
+    def _runs(self) -> Numbers:
+        """Blocks that all requests of each way share; -1 where one witness alone goes it."""
+        runs = np.full(int(self.child.max()) + 1, -1, np.int64)
+        for way in range(len(runs)):
+            own = self.blocks[self.child == way]
+            if len(np.unique(self.unit[self.child == way])) > 1:
+                differs = ((own != own[0]) | (own < 0)).any(axis=0)
+                runs[way] = int(differs.argmax()) if differs.any() else own.shape[1]
+        return runs
+
+    def _shared(self) -> Flags:
+        """Which blocks stand behind the place of requests of at least two ways."""
+        ids, back = np.unique(self.blocks, return_inverse=True)
+        back = back.reshape(self.blocks.shape)
+        flags: Flags = (self._held_by_many(ids, back, self.child) & (ids >= 0))[back]
+        return flags
+
+    def _held_by_many(self, ids: Numbers, back: Numbers, label: Codes) -> Flags:
+        """Which ids do requests of at least two labels hold?"""
+        labels = np.broadcast_to(label[:, None], back.shape)
+        least = np.full(len(ids), len(self.rows))
+        most = np.full(len(ids), -1)
+        np.minimum.at(least, back, labels)
+        np.maximum.at(most, back, labels)
+        flags: Flags = most > least
+        return flags
+
+    def _on_both_sides(self, agreeing: Flags, ratio: float) -> bool:
+        """Do so many agree: of all, and where many went one way of these and of the others too?"""
+        ways = np.bincount(self.child)
+        if len(ways) == 1 or agreeing.mean() < ratio:
+            return False
+        largest = self.child == ways.argmax()
+        if largest.mean() < _USUAL_WAY_RATIO:
+            return True
+        return bool(agreeing[largest].mean() >= ratio and agreeing[~largest].mean() >= ratio)
+
+    def _is_worth(self, gaps: Numbers) -> bool:
+        """Is what agrees again behind the place enough of what lies there?"""
+        behind = np.arange(self.blocks.shape[1])[None, :] >= gaps[:, None]
+        behind &= (gaps >= 0)[:, None] & (self.blocks >= 0)
+        shared = (self._shared() & behind).sum(axis=1)[gaps >= 0]
+        return bool(
+            np.median(shared) >= _MIN_SHARED_BLOCKS
+            and shared.sum() >= _MIN_SHARED_RATIO * behind.sum()
+        )
+
+
+def _first_cut(nearest: Numbers, farthest: Numbers, width: int) -> int:
+    """The first column, behind the first that blocks were moved across, across which next to none
+    were moved; 0 where there is none."""
+    across = np.zeros(width + 1, np.int64)
+    np.add.at(across, nearest + 1, 1)
+    np.add.at(across, farthest + 1, -1)
+    across = np.cumsum(across)
+    busy = across > _STRAY_RATIO * len(nearest)
+    if not busy.any():
+        return 0
+    begin = int(busy.argmax())
+    quiet = np.flatnonzero(~busy[begin:])
+    return begin + int(quiet[0]) if len(quiet) else 0
+
+
+def _in_another_order(one: Numbers, other: Numbers) -> bool:
+    """Do two requests hold blocks in orders that contradict each other?"""
+    _, here, there = np.intersect1d(one[one >= 0], other[other >= 0], return_indices=True)
+    return bool((np.diff(there[np.argsort(here)]) < 0).any())

@@ -1,0 +1,219 @@
+"""Layout findings of one template, from hashes of its prompts: where, how often, what it costs.
+
+What stands at a place cannot be read from hashes, so a finding says what can be told, and `lint`
+shows the text. A cause's size is not what a fix would win; only replay says that: the gain of a
+finding is what the same requests would reuse with the blocks of the place left out, in a cache that
+never loses a block, less what they would reuse as they are. It is an upper bound.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.layout_chains.gain import gain_tokens, shared_blocks
+from replay.layout_chains.places import Place, places_of
+from replay.layout_chains.prompts import Prompts
+from replay.layout_chains.sequence import Change, change_of
+from replay.layout_chains.turns import Turns, turns_of
+from replay.layout_chains.verdicts import Verdict, verdict_of
+from replay.rules import CacheRule
+from replay.traffic import Seconds
+
+# What is told of a place of a prompt (words shared with `lint`) …
+PLACE_KINDS = (
+    "tool_order",
+    "retrieved",
+    "template_version",
+    "thinking_removed",
+    "tokenizer_join",
+    "unknown",
+)
+# … and of prompts whose layout is not to blame.
+OTHER_KINDS = ("below_minimum", "short_prefix", "key_lineage", "routing_key", "no_local_cause")
+# Of all prompt tokens: less is no finding where it is lost with every request, or now and then.
+_MIN_GAIN_RATIO, _MIN_RARE_GAIN_RATIO = 0.01, 0.001
+# Each time the value changes, so much must have been lost.
+_MIN_EACH_TOKENS, _MIN_EACH_RATIO = 64, 0.02
+FREQUENCIES = ("once", "request", "session", "user", "day")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutFinding:
+    """One finding; of `requests` of the template.
+
+    `from_token`, `until_token`: the whole blocks within which prompts part, the second being the
+    first behind them; of the request in the middle where they differ. `rejoins`: what lies
+    behind is the same again. `lost_tokens`: of these requests, tokens behind the place that
+    came before and were not reusable; of a change that came once, what must be computed anew
+    by all replicas together. `gain_tokens`: upper bound by replay. `since`, `warm_again_by`:
+    seconds on the clock of the requests, of a change that came once. `changes`: how often the
+    value, or the key, became another one.
+    """
+
+    kind: str
+    frequency: str
+    from_token: int
+    until_token: int
+    requests: int
+    template_requests: int
+    lost_tokens: int
+    gain_tokens: int
+    rejoins: bool = True
+    since: float | None = None
+    warm_again_by: float | None = None
+    changes: int = 0
+    in_turns: bool = False
+
+    @property
+    def share_ratio(self) -> float:
+        """Requests that have it ÷ requests of the template."""
+        return self.requests / self.template_requests
+
+
+def layout_findings(
+    prompts: Prompts,
+    rule: CacheRule,
+    is_hosted: bool = False,
+    restarts: Seconds | None = None,
+) -> list[LayoutFinding]:
+    """Findings of the prompts of one template, what a fix would win most first.
+
+    `rule`: of the cache that serves them, `is_hosted`: its memory is its provider's; `restarts`:
+    known ones. Of one prompt, or of none, nothing is found.
+    """
+    if len(prompts) < 2:
+        return []
+    places = places_of(prompts)
+    found = [_of_place(prompts, place) for place in places]
+    found += [_of_turns(prompts, turns) for turns in _apart(turns_of(prompts), places, prompts)]
+    found = [each for each in found if _is_worth(each, prompts)]
+    verdict = verdict_of(prompts, rule, is_hosted, restarts)
+    if verdict is not None:
+        found.append(_of_verdict(prompts, verdict))
+    return sorted(found, key=lambda each: (-each.gain_tokens, each.from_token))
+
+
+def _is_worth(found: LayoutFinding, prompts: Prompts) -> bool:
+    """What changes with every request and wins next to nothing is none."""
+    if found.frequency == "once":
+        return True
+    always = found.frequency == "request" and not found.in_turns
+    each = max(_MIN_EACH_TOKENS, _MIN_EACH_RATIO * float(np.median(prompts.prompt_tokens)))
+    if not found.in_turns and found.gain_tokens < each * found.changes:
+        return False
+    least = _MIN_GAIN_RATIO if always else _MIN_RARE_GAIN_RATIO
+    return found.gain_tokens >= least * int(prompts.prompt_tokens.sum())
+
+
+def _of_place(prompts: Prompts, place: Place) -> LayoutFinding:
+    grain = prompts.grain_tokens
+    length = int(np.median(place.ends - place.begins))
+    change = (
+        change_of(prompts, place.rows, place.values, place.classes, length)
+        if place.agrees
+        else Change("once", _since(prompts, place))
+    )
+    begin = int(np.median(place.begins))
+    kind = "tool_order" if place.crossed else "unknown"
+    if change.frequency == "once":
+        kind = kind if place.crossed else "template_version"
+        return _once(prompts, place, kind, change, begin)
+    gain = gain_tokens(prompts, place)
+    labels = {"user": prompts.tenant, "session": prompts.session}.get(change.frequency)
+    values = place.values if labels is None else labels[place.rows]
+    return LayoutFinding(
+        kind=kind,
+        frequency=change.frequency,
+        from_token=begin * grain,
+        until_token=(begin + max(length, 1)) * grain,
+        requests=len(place.rows),
+        template_requests=len(prompts),
+        lost_tokens=gain,
+        gain_tokens=gain,
+        since=change.since,
+        changes=len(np.unique(values)) - 1,
+    )
+
+
+def _since(prompts: Prompts, place: Place) -> float:
+    """When the newest way was first taken."""
+    started = prompts.started[place.rows]
+    newest = place.values[started.argmax()]
+    return float(started[place.values == newest].min())
+
+
+def _once(prompts: Prompts, place: Place, kind: str, change: Change, begin: int) -> LayoutFinding:
+    """A change of the template itself: what all replicas must compute anew, and by when each that
+    had served the template before had done so."""
+    newest = place.values == place.values[prompts.started[place.rows].argmax()]
+    rows, begins = place.rows[newest], place.begins[newest]
+    shared = shared_blocks(prompts, rows, begins)
+    replicas = np.unique(prompts.replica[rows])
+    served_before = np.unique(prompts.replica[place.rows[~newest]])
+    firsts = [rows[prompts.replica[rows] == one].min() for one in replicas if one in served_before]
+    warm = float(max(prompts.ready[row] for row in firsts)) if firsts else None
+    tokens = shared * prompts.grain_tokens
+    return LayoutFinding(
+        kind=kind,
+        frequency="once",
+        from_token=begin * prompts.grain_tokens,
+        until_token=(begin + max(shared, 1)) * prompts.grain_tokens,
+        requests=len(rows),
+        template_requests=len(prompts),
+        lost_tokens=tokens * len(replicas),
+        gain_tokens=0,
+        rejoins=place.agrees,
+        since=change.since,
+        warm_again_by=warm,
+    )
+
+
+def _apart(found: list[Turns], places: list[Place], prompts: Prompts) -> list[Turns]:
+    """Turns that part for another reason than a place already found."""
+    return [turns for turns in found if not _within_places(turns, places, prompts.grain_tokens)]
+
+
+def _within_places(turns: Turns, places: list[Place], grain_tokens: int) -> bool:
+    begins = dict(zip(turns.rows.tolist(), turns.begins_tokens.tolist(), strict=True))
+    inside: set[int] = set()
+    for place in places:
+        for row, begin, end in zip(
+            place.rows.tolist(), place.begins.tolist(), place.ends.tolist(), strict=True
+        ):
+            at = begins.get(row, -1)
+            if (begin - 1) * grain_tokens <= at <= end * grain_tokens:
+                inside.add(row)
+    return len(inside) > len(begins) // 2
+
+
+def _of_turns(prompts: Prompts, turns: Turns) -> LayoutFinding:
+    lost = int(turns.lost_tokens.sum())
+    middle = int(np.median(turns.begins_tokens))
+    nearest = int(np.abs(turns.begins_tokens - middle).argmin())
+    return LayoutFinding(
+        kind=turns.kind,
+        frequency="request",
+        from_token=int(turns.begins_tokens[nearest]),
+        until_token=int(turns.ends_tokens[nearest]),
+        requests=len(turns.rows),
+        template_requests=len(prompts),
+        lost_tokens=lost,
+        gain_tokens=lost,
+        rejoins=False,
+        in_turns=True,
+    )
+
+
+def _of_verdict(prompts: Prompts, verdict: Verdict) -> LayoutFinding:
+    return LayoutFinding(
+        kind=verdict.kind,
+        frequency="",
+        from_token=0,
+        until_token=verdict.shared_tokens,
+        requests=len(verdict.rows),
+        template_requests=len(prompts),
+        lost_tokens=verdict.lost_tokens,
+        gain_tokens=0,
+        rejoins=False,
+        changes=verdict.changes,
+    )

@@ -1,0 +1,98 @@
+"""What a fix of a place would win: the same requests replayed without what stands there.
+
+An upper bound: the cache never loses a block, blocks are left out whole, and what lies behind a
+value of varying length is taken for the same text where it is as long.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from replay.layout_chains.places import Place
+from replay.layout_chains.prompts import Prompts, reused_tokens
+from replay.traffic import Numbers, Small
+
+# What lies behind in one class may be so many blocks longer than in another and be the same text.
+_SPREAD_BLOCKS = 2
+
+
+def gain_tokens(prompts: Prompts, place: Place) -> int:
+    """Tokens that these requests would reuse more at best if the place were the same in all."""
+    grain = prompts.grain_tokens
+    before = reused_tokens(prompts.contents, prompts.scope, grain)
+    after = reused_tokens(_fixed(prompts, place), prompts.scope, grain)
+    # Where the value came again, its own blocks were reused: leaving them out loses nothing.
+    return int((after - before).clip(min=0).sum())
+
+
+def _fixed(prompts: Prompts, place: Place) -> list[Small]:
+    """The blocks of every request with the place put right."""
+    fixed = list(prompts.contents)
+    first_free = 1 + max(int(own.max(initial=0)) for own in prompts.contents)
+    for row, begin, end in _each(place):
+        own = fixed[row]
+        # A set in a fixed order is there still, and the same in all.
+        there = first_free + np.arange(end - begin if place.crossed else 0)
+        fixed[row] = np.concatenate([own[:begin], there.astype(own.dtype), own[end:]])
+    if not place.crossed:
+        _stitch(fixed, place, prompts, first_free)
+    return fixed
+
+
+def _stitch(fixed: list[Small], place: Place, prompts: Prompts, first_free: int) -> None:
+    """Make what lies behind the place the same in all classes where it is as long."""
+    classes = _classes(fixed, place)
+    runs = [_run(fixed, rows, place, prompts) for rows in classes]
+    known = [run for run in runs if run > 0]
+    if len(known) < 2:
+        return
+    usual = int(np.median(known))
+    alike = [abs(run - usual) <= _SPREAD_BLOCKS for run in runs]
+    if sum(alike) < 2:
+        return
+    length = min(run for run, is_alike in zip(runs, alike, strict=True) if is_alike)
+    begins = dict(zip(place.rows.tolist(), place.begins.tolist(), strict=True))
+    for rows, is_alike in zip(classes, alike, strict=True):
+        for row in rows if is_alike else []:
+            own, begin = fixed[row].copy(), begins[row]
+            here = min(length, len(own) - begin)
+            own[begin : begin + here] = first_free + np.arange(here)
+            fixed[row] = own
+
+
+def _classes(fixed: list[Small], place: Place) -> list[list[int]]:
+    """Requests that agree in the first block behind the place."""
+    found: dict[int, list[int]] = {}
+    for row, begin, _ in _each(place):
+        if begin < len(fixed[row]):
+            found.setdefault(int(fixed[row][begin]), []).append(row)
+    return list(found.values())
+
+
+def _run(fixed: list[Small], rows: list[int], place: Place, prompts: Prompts) -> int:
+    """Blocks behind the place that these requests share; 0 where they are one witness."""
+    if len(np.unique(prompts.unit[rows])) < 2:
+        return 0
+    begins = dict(zip(place.rows.tolist(), place.begins.tolist(), strict=True))
+    return common_run([fixed[row][begins[row] :] for row in rows])
+
+
+def _each(place: Place) -> Sequence[tuple[int, int, int]]:
+    return list(zip(place.rows.tolist(), place.begins.tolist(), place.ends.tolist(), strict=True))
+
+
+def shared_blocks(prompts: Prompts, rows: Numbers, begins: Numbers) -> int:
+    """Blocks from `begins` on that most of these requests share."""
+    return common_run(
+        [prompts.contents[row][at:] for row, at in zip(rows.tolist(), begins.tolist(), strict=True)]
+    )
+
+
+def common_run(tails: Sequence[Small]) -> int:
+    """Leading blocks that more than half of all have in common."""
+    depth = 0
+    while True:
+        ahead = [int(tail[depth]) for tail in tails if len(tail) > depth]
+        if len(ahead) < 2 or np.unique(ahead, return_counts=True)[1].max() <= len(tails) // 2:
+            return depth
+        depth += 1

@@ -1,0 +1,155 @@
+"""Prompts of one template, side by side: what its layout is told from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from replay.contents import prefix_names
+from replay.known_blocks import Blocks, numbered, within
+from replay.traffic import Chains, Numbers, Seconds, Small
+
+Codes = npt.NDArray[np.int64]
+# A label that was not given.
+NOT_GIVEN = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompts:
+    """Requests of one template in the order of their start; every column has one entry for each.
+
+    `contents`: a number for what each block holds, wherever it stands, the same for the same
+    tokens; `chains`: a number for each block and all before it, scope included. Where
+    `contents_known` is false the one stands for the other, and nothing is told of what lies behind
+    the place where prompts part. `started`, `ready` (first token) in seconds on one clock.
+    `session`, `tenant`, `scope`, `replica` are numbers, NOT_GIVEN where there is none.
+    `cached_tokens` NOT_REPORTED where not known; `output_tokens` 0 where not known.
+    """
+
+    contents: Sequence[Small]
+    chains: Sequence[Small]
+    contents_known: bool
+    grain_tokens: int
+    prompt_tokens: Numbers
+    cached_tokens: Numbers
+    output_tokens: Numbers
+    started: Seconds
+    ready: Seconds
+    session: Codes
+    tenant: Codes
+    scope: Codes
+    replica: Codes
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    @property
+    def unit(self) -> Codes:
+        """What counts as one witness: a session, or a request that belongs to none."""
+        alone = -2 - np.arange(len(self), dtype=np.int64)
+        return np.where(self.session == NOT_GIVEN, alone, self.session)
+
+    @classmethod
+    def of(
+        cls,
+        chains: Chains,
+        *,
+        prompt_tokens: Sequence[int],
+        started: Sequence[float],
+        cached_tokens: Sequence[int] | None = None,
+        output_tokens: Sequence[int] | None = None,
+        ready: Sequence[float] | None = None,
+        session: Sequence[object] | None = None,
+        tenant: Sequence[object] | None = None,
+        scope: Sequence[object] | None = None,
+        replica: Sequence[object] | None = None,
+    ) -> "Prompts":
+        """From columns in any order; labels are any values, '' or None where not given.
+
+        Rows without blocks stay: they count as requests of the template and tell nothing else.
+        """
+        count = len(prompt_tokens)
+        order = np.argsort(np.asarray(started, np.float64), kind="stable")
+        chains = chains.sorted(order)
+        names, _ = numbered(chains.names)
+        known = chains.contents is not None
+        held = names if chains.contents is None else numbered(chains.contents)[0]
+        begun = np.asarray(started, np.float64)[order]
+        first = begun if ready is None else np.asarray(ready, np.float64)[order]
+        return cls(
+            contents=_split(held, chains.starts),
+            chains=_split(names, chains.starts),
+            contents_known=known,
+            grain_tokens=chains.grain_tokens,
+            prompt_tokens=np.asarray(prompt_tokens, np.int64)[order],
+            cached_tokens=_column(cached_tokens, count, -1)[order],
+            output_tokens=_column(output_tokens, count, 0)[order],
+            started=begun,
+            ready=np.where(np.isnan(first), begun, first),
+            session=codes(session, count)[order],
+            tenant=codes(tenant, count)[order],
+            scope=codes(scope, count)[order],
+            replica=codes(replica, count)[order],
+        )
+
+    def taken(self, rows: Numbers) -> "Prompts":
+        """Only these requests, given in the order of their start."""
+        return Prompts(
+            contents=[self.contents[row] for row in rows.tolist()],
+            chains=[self.chains[row] for row in rows.tolist()],
+            contents_known=self.contents_known,
+            grain_tokens=self.grain_tokens,
+            prompt_tokens=self.prompt_tokens[rows],
+            cached_tokens=self.cached_tokens[rows],
+            output_tokens=self.output_tokens[rows],
+            started=self.started[rows],
+            ready=self.ready[rows],
+            session=self.session[rows],
+            tenant=self.tenant[rows],
+            scope=self.scope[rows],
+            replica=self.replica[rows],
+        )
+
+
+def codes(labels: Sequence[object] | None, count: int) -> Codes:
+    """A number from 0 for each value in order of appearance, NOT_GIVEN for '' and None."""
+    if labels is None:
+        return np.full(count, NOT_GIVEN, np.int64)
+    numbers: dict[object, int] = {}
+    return np.array(
+        [
+            NOT_GIVEN if label in ("", None) else numbers.setdefault(label, len(numbers))
+            for label in labels
+        ],
+        np.int64,
+    ).reshape(count)
+
+
+def reused_tokens(contents: Sequence[Small], space: Codes, grain_tokens: int) -> Numbers:
+    """What each request would reuse at best of those before it, by whole blocks, if no block were
+    ever lost: an unlimited cache in which all that came before is there. `space`: what keeps
+    requests apart."""
+    lengths = np.array([len(each) for each in contents], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    if not starts[-1]:
+        return np.zeros(len(contents), np.int64)
+    blocks = Blocks.of(np.concatenate(contents).astype(np.uint64), starts)
+    names = prefix_names(blocks.block.astype(np.uint64), blocks)
+    names = within(names, (space - space.min())[blocks.owner])
+    _, first, back = np.unique(names, return_index=True, return_inverse=True)
+    seen = blocks.owner[first[back]] < blocks.owner
+    leading = np.where(seen, np.iinfo(np.int32).max, blocks.places())
+    depth = lengths.copy()
+    np.minimum.at(depth, blocks.owner, leading.astype(np.int64))
+    return depth * grain_tokens
+
+
+def _split(numbers: Small, starts: Numbers) -> list[Small]:
+    return np.split(numbers, starts[1:-1]) if len(starts) > 1 else []
+
+
+def _column(values: Sequence[int] | None, count: int, otherwise: int) -> Numbers:
+    if values is None:
+        return np.full(count, otherwise, np.int64)
+    return np.asarray(values, np.int64)
