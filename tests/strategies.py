@@ -100,6 +100,7 @@ def deliveries(draw: st.DrawFn, size: int) -> list[Delivery]:
 _PRESENCE = {
     "ts": 0.98, "request_id": 0.98, "prompt_tokens": 0.98, "prompt_logprobs": 0.05,
     **dict.fromkeys(("cached_device", "cached_host", "cached_disk", "cached_remote"), 0.05),
+    **dict.fromkeys(("prompt_note", "content_hashes", "piece_lengths"), 0.1),
 }  # fmt: skip
 # Fields that usually fit each other.
 _USUAL = {
@@ -119,6 +120,8 @@ def _fine(entry: Field, chance: Random) -> object:
     """A value the field is meant to hold."""
     if entry.name in _USUAL:
         return chance.choice([_USUAL[entry.name][0], chance.randint(*_USUAL[entry.name])])
+    if entry.name == "piece_lengths":
+        return [chance.randint(1, 300) for _ in range(3)]
     values: dict[Kind, list[object]] = {
         "text": ["a", "bb", "ccc"],
         "bool": [True, False],

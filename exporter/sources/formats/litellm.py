@@ -11,8 +11,10 @@ Versions: 1.108.7 (run), 1.110.2 (source).
 from exporter.sources.formats.mapping import (
     Field,
     LogFormat,
+    PromptPlaces,
     case,
     flag,
+    prompt_fields,
     seconds,
     status,
     text,
@@ -88,6 +90,8 @@ SHARED = (
         "metadata.attempted_retries + metadata.attempted_fallbacks + 1",
         "metadata.attempted_retries + 1",
     ),
+    text("cache_salt", "model_parameters.cache_salt", "model_parameters.extra_body.cache_salt"),
+    *prompt_fields(),
     text(
         "ineligible_reason",
         cases=(
@@ -96,6 +100,9 @@ SHARED = (
         ),
     ),
 )
+
+# Unless an operator has LiteLLM leave them out: messages, with the tools among the parameters.
+PROMPTS = PromptPlaces(requests=(("", "model_parameters", "model_parameters.extra_body"),))
 
 # The client left: the status says success, and the usage is LiteLLM's guess.
 _LEFT = case("cancelled", "error_information.error_code", "499")
@@ -128,4 +135,5 @@ FORMAT = LogFormat(
     constants=(("ttft_point", "gateway"), ("side", "gateway")),
     merges_lines=True,
     bridges_calls=True,
+    prompts=PROMPTS,
 )

@@ -10,7 +10,15 @@ Versions: 1.108.7 (run), 1.110.2 (source).
 from collections.abc import Iterable
 
 from exporter.sources.formats.litellm import SHARED, usage_fields
-from exporter.sources.formats.mapping import LogFormat, Row, case, seconds, status, text
+from exporter.sources.formats.mapping import (
+    LogFormat,
+    PromptPlaces,
+    Row,
+    case,
+    seconds,
+    status,
+    text,
+)
 from exporter.sources.formats.reshape import one_object
 from exporter.sources.formats.row_values import (
     WORKED_OUT,
@@ -62,4 +70,5 @@ FORMAT = LogFormat(
     merges_lines=True,
     bridges_calls=True,
     reshape=_opened,
+    prompts=PromptPlaces(requests=(("proxy_server_request",), ("",))),
 )

@@ -1,13 +1,17 @@
 """Our own NDJSON: one `Request` a line, by its field names.
 
 Who emits it: anybody who can choose (a tap, a shipper, a script). `prompt_tokens` is
-inclusive by definition. Short spellings (`ttft_s`, `cached_gpu`) are accepted too.
+inclusive by definition. A prompt (`token_ids`, `prompt_text`, or `messages` as they were sent)
+becomes names as the row is read and is kept nowhere. Short spellings (`ttft_s`, `cached_gpu`) are
+accepted too.
 """
 
 from exporter.sources.formats.mapping import (
+    NAMED_PROMPT,
     LogFormat,
+    PromptPlaces,
     flag,
-    hashes,
+    prompt_fields,
     seconds,
     status,
     text,
@@ -42,7 +46,7 @@ FORMAT = LogFormat(
         text("scope", "scope"),
         text("cache_salt", "cache_salt"),
         text("adapter", "adapter"),
-        tokens("prompt_tokens", "prompt_tokens"),
+        tokens("prompt_tokens", "prompt_tokens", f"{NAMED_PROMPT}.prompt_tokens"),
         tokens("cached_tokens", "cached_tokens"),
         tokens("cached_device", "cached_device", "cached_gpu"),
         tokens("cached_host", "cached_host", "cached_cpu"),
@@ -64,9 +68,17 @@ FORMAT = LogFormat(
         status("status"),
         text("ineligible_reason", "ineligible_reason"),
         tokens("block_size", "block_size"),
-        hashes("block_hashes", "block_hashes"),
-        hashes("content_hashes", "content_hashes"),
-        text("hash_scope", "hash_scope"),
-        text("hash_key_id", "hash_key_id"),
+        *prompt_fields(
+            "block_hashes",
+            "content_hashes",
+            "piece_hashes",
+            "piece_lengths",
+            "text_bytes",
+            "hash_scope",
+            "hash_key_id",
+        ),
+    ),
+    prompts=PromptPlaces(
+        token_ids=("token_ids", "prompt_token_ids"), texts=("prompt_text",), requests=(("",),)
     ),
 )

@@ -2,9 +2,10 @@
 
 Who emits it: OpenAI and Azure, DeepSeek, OpenRouter, xAI, Mistral and others, vLLM, SGLang,
 llama.cpp and every compatible server, as saved response bodies or stream chunks, one JSON
-object a line. Cached tokens are a subset of the prompt, unless a gateway passed the count of an
-exclusive provider on. DeepSeek states hits and misses apart: a miss is ordinary input and no
-write. vLLM's `metrics.time_to_first_token_ms` starts at scheduling, so the queue is added.
+object a line; a log that keeps the request beside them (as `request`, `body`, or in the same
+object) also tells the prompt. Cached tokens are a subset of the prompt, unless a gateway passed the
+count of an exclusive provider on. DeepSeek states hits and misses apart: a miss is ordinary input
+and no write. vLLM's `metrics.time_to_first_token_ms` starts at scheduling, so the queue is added.
 Versions read: openai 3.57, vLLM 0.33, SGLang 0.5.23; DeepSeek and OpenRouter documentation.
 """
 
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 
 from exporter.sources.formats.mapping import (
     LogFormat,
+    PromptPlaces,
     case,
     flag,
     milliseconds,
+    prompt_fields,
     status,
     text,
     time,
@@ -90,7 +93,14 @@ FORMAT = LogFormat(
         status("status", "response.status"),
         # A list of embeddings: input without a prefix to reuse.
         text("ineligible_reason", cases=(case("no_generation", "object", "list"),)),
+        # Logs that keep the request with the answer: its salt, and its prompt.
+        text("cache_salt", "cache_salt", "request.cache_salt", "body.cache_salt"),
+        *prompt_fields(),
     ),
     constants=(("ttft_point", "engine_arrival"),),
     merges_lines=True,
+    prompts=PromptPlaces(
+        token_ids=("prompt_token_ids",),
+        requests=(("request",), ("request_body",), ("body",), ("",)),
+    ),
 )

@@ -1,16 +1,27 @@
 """LMCache agent traces: calls of agents with their whole prompt as text.
 
 Microseconds since the epoch, text of prompt and answer, a session. The text is never kept, and
-tokens are not told: such a row says when a session asked, no more. The same calls as chained ids
-of 256-BYTE blocks in runs are read as `lmcache_blocks`; bytes are no tokens, so the block size is
-left unknown and the rows are flagged. Versions read: lmcache-agent-trace 16a14ad.
+tokens are not told: such a row says when a session asked, and with a local tokenizer what. The same
+calls as chained ids of 256-BYTE blocks in runs are read as `lmcache_blocks`; bytes are no tokens,
+so the block size is left unknown and the rows are flagged. Versions read: lmcache-agent-trace
+16a14ad.
 """
 
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from exporter.sources.formats.documents import json_lines, kept
-from exporter.sources.formats.mapping import LogFormat, Row, hashes, text, time
+from exporter.sources.formats.mapping import (
+    NAMED_PROMPT,
+    LogFormat,
+    PromptPlaces,
+    Row,
+    hashes,
+    prompt_fields,
+    text,
+    time,
+    tokens,
+)
 from exporter.sources.formats.trace_weka import blocks_in_runs
 
 
@@ -35,7 +46,13 @@ FORMAT = LogFormat(
     versions="lmcache-agent-trace 16a14ad",
     basis="inclusive",
     signature=(("timestamp",), ("input",), ("output",), ("session_id",)),
-    fields=(time("ts", "timestamp"), text("session", "session_id")),
+    fields=(
+        time("ts", "timestamp"),
+        text("session", "session_id"),
+        tokens("prompt_tokens", f"{NAMED_PROMPT}.prompt_tokens"),
+        *prompt_fields(),
+    ),
+    prompts=PromptPlaces(texts=("input",)),
 )
 
 BLOCKS = LogFormat(
