@@ -65,7 +65,7 @@ def prefix_groups(chains: Chains, caller: Numbers, prompt_tokens: Numbers) -> Pr
     return PrefixGroups(groups, of)
 
 
-def position_free(chains: Chains) -> Chains:
+def scope_free(chains: Chains) -> Chains:
     """The same chains named by contents alone, so that prompts of different scopes can be compared.
 
     A running sum of the contents, each weighed by its place. Raises ValueError without contents.

@@ -16,7 +16,7 @@ DAY_SECONDS = 86_400.0
 _VOCABULARY = 50_000
 _LONGEST_BLOCKS = 20_000
 # What a chat template puts around messages: the same everywhere.
-_BEGIN, _USER, _ASSISTANT = ([1, 2, 3, 4, 5], [6, 7, 8], [9, 10, 11])
+_BEGIN, _USER, _ASSISTANT = np.arange(1, 6), np.arange(6, 9), np.arange(9, 12)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Kind:
     """What is hard about a world. `tenants_each`: callers of one template."""
 
     templates: int = 20
-    requests: int = 5_000
+    requests: int = 4_000
     largest_to_smallest: float = 100.0
     shortest_tokens: int = 150
     longest_tokens: int = 4_000
@@ -79,14 +79,14 @@ class _Maker:
 
     kind: Kind
     random: np.random.Generator
-    texts: list[list[list[int]]] = field(default_factory=list)
+    texts: list[list[Numbers]] = field(default_factory=list)
+    volume: Seconds = field(default_factory=lambda: np.empty(0))
     rows: list[tuple[float, int, int, int, int, int, int]] = field(default_factory=list)
-    prompts: list[list[int]] = field(default_factory=list)
+    prompts: list[Numbers] = field(default_factory=list)
     sessions: int = 0
 
-    def tokens(self, count: int) -> list[int]:
-        drawn: list[int] = self.random.integers(100, _VOCABULARY, count).tolist()
-        return drawn
+    def tokens(self, count: int) -> Numbers:
+        return self.random.integers(100, _VOCABULARY, count)
 
     def length(self, shortest: float, longest: float) -> int:
         """As many short ones as long ones, by order of magnitude."""
@@ -94,33 +94,33 @@ class _Maker:
 
     def draw_templates(self) -> None:
         kind = self.kind
+        volume = np.geomspace(1, 1 / kind.largest_to_smallest, kind.templates)
+        self.random.shuffle(volume)
+        self.volume = volume / volume.sum()
         heads = [self.tokens(self.length(*kind.preamble_tokens)) for _ in range(kind.families)]
         for number in range(kind.templates):
             text = self.tokens(self.length(kind.shortest_tokens, kind.longest_tokens))
             if number < kind.extended * 2 and number % 2:
-                text = self.texts[number - 1][0] + text
+                text = _joined(self.texts[number - 1][0], text)
             elif heads:
-                text = heads[number % len(heads)] + text
+                text = _joined(heads[number % len(heads)], text)
             self.texts.append([text, self._edited(text)])
 
-    def _edited(self, text: list[int]) -> list[int]:
+    def _edited(self, text: Numbers) -> Numbers:
         """The next version: some tokens changed, put in or taken out, anywhere."""
         place = int(self.random.integers(0, len(text)))
         gone, new = self.random.integers(0, 30, 2).tolist()
-        return text[:place] + self.tokens(new + 1) + text[place + gone :]
+        return _joined(text[:place], self.tokens(new + 1), text[place + gone :])
 
     def draw_traffic(self, since: float, seconds: float, turnover: Seconds) -> None:
         kind = self.kind
-        smallest = 1 / kind.largest_to_smallest
-        volume = np.geomspace(1, smallest, kind.templates)
-        self.random.shuffle(volume)
         popular = [self.tokens(self.length(10, 200)) for _ in range(20)]
         until = len(self.rows) + kind.requests
         for _ in range(kind.long_conversations):
-            template = int(self.random.choice(kind.templates, p=volume / volume.sum()))
+            template = int(self.random.choice(kind.templates, p=self.volume))
             self._converse(template, since, seconds, turnover, popular, 60)
         while len(self.rows) < until:
-            template = int(self.random.choice(kind.templates, p=volume / volume.sum()))
+            template = int(self.random.choice(kind.templates, p=self.volume))
             turns = 1 + int(self.random.geometric(1 / kind.turns)) if kind.turns > 1 else 1
             self._converse(template, since, seconds, turnover, popular, turns)
 
@@ -130,7 +130,7 @@ class _Maker:
         since: float,
         seconds: float,
         turnover: Seconds,
-        popular: list[list[int]],
+        popular: list[Numbers],
         turns: int,
     ) -> None:
         kind = self.kind
@@ -140,16 +140,16 @@ class _Maker:
         tenant = template * kind.tenants_each + int(self.random.zipf(1.7) - 1) % kind.tenants_each
         self.sessions += 1
         place = (self.sessions, tenant, template // 3, tenant % kind.scopes, template, version)
-        prompt = _BEGIN + self.texts[template][version]
+        prompt = _joined(_BEGIN, self.texts[template][version])
         for turn in range(turns):
             asked = self.tokens(self.length(4, 600))
             if turn == 0 and self.random.random() < kind.popular_share:
                 asked = popular[int(self.random.integers(len(popular)))]
-            prompt = prompt + _USER + asked + _ASSISTANT
+            prompt = _joined(prompt, _USER, asked, _ASSISTANT)
             for _ in range(1 + int(self.random.random() < kind.retried_share)):
                 self.rows.append((at, *place))
                 self.prompts.append(prompt)
-            prompt = prompt + self.tokens(self.length(10, 400))
+            prompt = _joined(prompt, self.tokens(self.length(10, 400)))
             at += self.random.uniform(5, 120)
 
     def world(self) -> World:
@@ -169,6 +169,10 @@ class _Maker:
             template=template,
             version=version,
         )
+
+
+def _joined(*parts: Numbers) -> Numbers:
+    return np.concatenate(parts)
 
 
 def made(kind: Kind, seed: int) -> World:
@@ -199,13 +203,13 @@ _DEPTHS = _RANDOM.integers(1, 1 << 63, _LONGEST_BLOCKS, np.uint64) * np.uint64(2
 _ROOTS = _RANDOM.integers(1, 1 << 63, 1_000, np.uint64)
 
 
-def _chains(prompts: list[list[int]], scope: Numbers) -> Chains:
+def _chains(prompts: list[Numbers], scope: Numbers) -> Chains:
     """Names of whole blocks; of a block and all before it, scope included, by a running sum."""
     names, contents, lengths = [], [], []
     for tokens, root in zip(prompts, _ROOTS[scope].tolist(), strict=True):
         whole = len(tokens) // GRAIN_TOKENS
-        blocks = np.array(tokens[: whole * GRAIN_TOKENS], np.uint64).reshape(whole, GRAIN_TOKENS)
-        content: Names = (blocks * _PLACES).sum(axis=1, dtype=np.uint64)
+        blocks = tokens[: whole * GRAIN_TOKENS].astype(np.uint64).reshape(whole, GRAIN_TOKENS)
+        content: Names = blocks @ _PLACES
         chain = np.cumsum(content * _DEPTHS[:whole], dtype=np.uint64) ^ np.uint64(root)
         names.append(chain)
         contents.append(content)
