@@ -54,14 +54,9 @@ def curve(prompts: Prompts, rule: CacheRule, counted_from: int = 0) -> Curve:
     A rule that keeps the last, partial block stores it too; one that does not stores whole blocks
     only, so the two are different curves. ValueError for a rule with a lifetime.
     """
-    if rule.lifetime_seconds is not None:
-        raise ValueError("a cache whose blocks have a lifetime does not lose them for memory alone")
-    size, lengths = prompts.block_tokens, np.diff(prompts.starts)
-    is_partial = rule.ceiling == "partial"
-    stored = -(-prompts.prompt_tokens // size) if is_partial else prompts.prompt_tokens // size
-    stored = np.where(rule.too_short(prompts.prompt_tokens), 0, np.minimum(stored, lengths))
-    best = -(-rule.of_blocks(size).ceiling_tokens(prompts.prompt_tokens) // size)
-    found = np.minimum(stored, best)
+    size = prompts.block_tokens
+    stored = prompts.stored_blocks(rule.by_memory_alone())
+    found = -(-prompts.ceiling_tokens(rule) // size)
     distinct = prompts.distinct_blocks
     hits, shortfalls = np.zeros(distinct + 1, np.int32), np.zeros(distinct + 1, np.int64)
     _add_distances(

@@ -84,9 +84,7 @@ def modelled_cached_tokens(
     cache that counts in less than a block of the chains is modelled by those. Raises ValueError
     for a rule with a lifetime, which is no matter of memory, and BlockSizesDisagree.
     """
-    if rule.lifetime_seconds is not None:
-        raise ValueError("a cache whose blocks have a lifetime does not lose them for memory alone")
-    rule = rule.of_blocks(traffic.chains.grain_tokens)
+    rule = rule.by_memory_alone().of_blocks(traffic.chains.grain_tokens)
     unit_tokens = unit_tokens_of(rule, traffic.chains.grain_tokens)
     blocks, starts = _blocks(traffic, rule, unit_tokens)
     requests = len(traffic)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replay.rules import CacheRule
 from replay.traffic import Flags, Numbers, Seconds, Small, ranges, starts_of
 
 
@@ -33,6 +34,20 @@ class Prompts:
     def distinct_blocks(self) -> int:
         """How many different blocks there are."""
         return int(self.blocks.max(initial=-1)) + 1
+
+    def stored_blocks(self, rule: CacheRule) -> Numbers:
+        """How many blocks of each prompt a cache keeps: with the last, partial one only where the
+        rule has it so."""
+        whole = self.prompt_tokens // self.block_tokens
+        if rule.ceiling == "partial":
+            whole = -(-self.prompt_tokens // self.block_tokens)
+        kept = np.minimum(whole, np.diff(self.starts))
+        return np.where(rule.too_short(self.prompt_tokens), 0, kept)
+
+    def ceiling_tokens(self, rule: CacheRule) -> Numbers:
+        """What of each prompt could be found at best."""
+        best = rule.of_blocks(self.block_tokens).ceiling_tokens(self.prompt_tokens)
+        return np.minimum(best, self.stored_blocks(rule) * self.block_tokens)
 
     def picked(self, which: Flags) -> "Prompts":
         """Some of them, in their order, by the same numbers of blocks."""

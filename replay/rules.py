@@ -51,6 +51,13 @@ class CacheRule:
         best: Numbers = np.maximum(blocks, 0) * size
         return best
 
+    def by_memory_alone(self) -> "CacheRule":
+        """The rule, if blocks are lost only for want of memory; ValueError if they have a
+        lifetime, which a model of memory knows nothing of."""
+        if self.lifetime_seconds is not None:
+            raise ValueError(f"{self.title}: blocks have a lifetime, so memory alone tells nothing")
+        return self
+
     def too_short(self, prompt_tokens: Numbers) -> Flags:
         """Which prompts are below the minimum length."""
         short: Flags = prompt_tokens < self.minimum_tokens
