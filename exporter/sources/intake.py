@@ -187,10 +187,12 @@ class _Batches:
 
 def choose_format(name: str, head: bytes, input_name: str) -> tuple[LogFormat, str]:
     """The format called `name`, or for 'auto' the one the first rows have, and why."""
-    if name != "auto":
-        return format_named(name), "chosen by name"
-    decision = detect(head, input_name)
-    return decision.log_format, decision.because
+    if name == "auto":
+        decision = detect(head, input_name)
+        known, because = decision.log_format, decision.because
+    else:
+        known, because = format_named(name), "chosen by name"
+    return known.fitted(head) if known.fitted else known, because
 
 
 def fingerprint(head: bytes, key: str) -> str:

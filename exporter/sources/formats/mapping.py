@@ -115,8 +115,8 @@ class LogFormat:
     grows. `sniff` recognises such input by its first bytes and says by what. `line_limit_bytes`
     is set where one line holds so many rows that it is longer than lines usually may be.
     `prompts` says where rows carry the prompt itself, which becomes names as a row is read.
-    `of_blocks` makes the format of a trace that names blocks of so many tokens, where rows do not
-    say how many.
+    `fitted` is the format as the first bytes of an input tell it, where a file does not say how
+    many tokens its blocks have.
     `names` is no part of a table: it is what the rules of the user add for one source.
     """
 
@@ -137,7 +137,7 @@ class LogFormat:
     names: tuple[Naming, ...] = ()
     line_limit_bytes: int = 0
     prompts: PromptPlaces | None = None
-    of_blocks: Callable[[int], "LogFormat"] | None = None
+    fitted: Callable[[bytes], "LogFormat"] | None = None
 
 
 def text(name: str, *paths: str, cases: tuple[Case, ...] = (), without: str | None = None) -> Field:

@@ -1,9 +1,11 @@
 """Mooncake traces, and Mooncake-style traces of sessions.
 
 Who publishes them: Mooncake (FAST'25) and everyone who writes its format (AIPerf, Dynamo).
-Milliseconds from the start, prompt length, and one id per block of 512 tokens: the last block
-may be partial, so there are ceil(length / 512) ids. Equal ids mean an equal prefix, across the
-whole file. Cached tokens are not told. A row whose ids do not fit its length is flagged.
+Milliseconds from the start, prompt length, and one id per block, usually of 512 tokens: the last
+block may be partial, so there are ceil(length / 512) ids. Equal ids mean an equal prefix, across the
+whole file. Cached tokens are not told. The file does not carry its block size: it is 512 where the
+first rows fit that, else the only power of two they fit. A row whose ids do not fit its length is
+flagged and has no chain, as nobody knows what its ids stand for.
 
 In rows with a `session_id` the first has a `timestamp`; later ones have a `delay` behind the
 answer before and state only what is new, in length and in ids. They are added up here. A row
@@ -13,7 +15,8 @@ Versions read: the FAST'25 release; AIPerf 0.13.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import BinaryIO
 
 from exporter.sources.formats.documents import items, json_lines, number, unfit_blocks
@@ -21,6 +24,7 @@ from exporter.sources.formats.mapping import Field, LogFormat, Row, hashes, text
 from exporter.sources.formats.reshape import one_object
 
 _BLOCK_TOKENS = 512
+_OTHER_BLOCKS = tuple(1 << power for power in range(4, 15))
 _CONSTANTS = (("block_size", str(_BLOCK_TOKENS)), ("hash_scope", "global"))
 _FIELDS: tuple[Field, ...] = (
     time("ts", "timestamp"),
@@ -31,10 +35,36 @@ _FIELDS: tuple[Field, ...] = (
 )
 
 
-def _requests(line: str) -> Iterable[Row]:
+def _requests(block_tokens: int, line: str) -> Iterable[Row]:
     row = one_object(line)
-    unfit = unfit_blocks(items(row, "hash_ids"), row.get("input_length"), _BLOCK_TOKENS)
-    return [row | {"note": "hash_count" if unfit else None}]
+    if unfit_blocks(items(row, "hash_ids"), row.get("input_length"), block_tokens):
+        return [row | {"note": "hash_count", "hash_ids": None}]
+    return [row | {"note": None}]
+
+
+def _fitted(head: bytes) -> LogFormat:
+    """By the rows in the first bytes of a file; a last one that was cut plays no part."""
+    rows = []
+    for line in head.splitlines():
+        try:
+            rows.append(one_object(line.decode(errors="replace")))
+        except ValueError:
+            continue
+    told = [(number(row.get("input_length")), len(items(row, "hash_ids"))) for row in rows]
+    fitting = (
+        size
+        for size in (_BLOCK_TOKENS, *_OTHER_BLOCKS)
+        if all(length is None or -(-length // size) == blocks for length, blocks in told)
+    )
+    return _of_blocks(next(fitting, _BLOCK_TOKENS))
+
+
+@cache
+def _of_blocks(block_tokens: int) -> LogFormat:
+    if block_tokens == _BLOCK_TOKENS:
+        return FORMAT
+    constants = (("block_size", str(block_tokens)), ("hash_scope", "global"))
+    return replace(FORMAT, constants=constants, reshape=partial(_requests, block_tokens))
 
 
 @dataclass
@@ -92,7 +122,8 @@ FORMAT = LogFormat(
     fields=_FIELDS,
     constants=_CONSTANTS,
     relative_time="milliseconds",
-    reshape=_requests,
+    reshape=partial(_requests, _BLOCK_TOKENS),
+    fitted=_fitted,
 )
 
 SESSIONS = LogFormat(
