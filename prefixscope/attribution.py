@@ -1,7 +1,9 @@
 """The causes of missed tokens, from rows of requests to sums that people read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,7 @@ from replay.lru import agreement, modelled_cached_tokens, round_robin
 from replay.rules import RULES, BlockSizesDisagree, CacheRule
 from replay.traffic import NOT_REPORTED, Flags, Traffic
 
-DIMENSIONS = ("model", "route", "template", "tenant", "replica", "hour")
+DIMENSIONS = ("model", "route", "template", "tenant", "scope", "replica", "hour")
 # What is new may only be older than the log, until that has gone on for so long.
 HORIZON = timedelta(days=7)
 # The tokens that were new by then.
@@ -106,13 +108,23 @@ class Compared:
         self.observed_tokens += int(found.observed_tokens[known].sum())
 
 
+class PartAudit(Protocol):
+    """What looks at every part of an answer beside its causes."""
+
+    def add(
+        self, part: Part, served: tuple[Traffic, Fleet, Sequence[str]], found: Causes, picked: Flags
+    ) -> None:
+        """One part: what served it (its replicas by name), and the requests to sum."""
+
+
 @dataclass(frozen=True)
 class Waterfall:
     """Causes in sum and by value of a dimension.
 
     `rules`: in words, what the caches count by; `compared` None: nothing to compare with.
     `overruled_requests`: judged by another block than their row or its events state;
-    `unplaced_requests`: of several ranks nothing tells which served them, so the first is taken.
+    `unplaced_requests`: of several ranks nothing tells which served them, so the first is taken;
+    `approximate_requests`: known by chunks of their text, so that their causes are estimates.
     """
 
     total: Sums
@@ -122,6 +134,7 @@ class Waterfall:
     compared: Compared | None
     overruled_requests: int
     unplaced_requests: int
+    approximate_requests: int
 
     @property
     def warming(self) -> bool:
@@ -135,11 +148,13 @@ def waterfall(
     heard: Heard | None = None,
     by: str | None = None,
     since: datetime | None = None,
+    audits: Sequence[PartAudit] = (),
 ) -> Waterfall:
     """Name the causes of the rows of a `request_chains` answer from `since` on (UTC, no zone).
 
-    Rows before it are history: what they had is known, and they are in no sum. PrefixscopeError
-    where there are no rows, or block sizes do not go into each other.
+    Rows before it are history: what they had is known, and they are in no sum. `audits` see every
+    part beside its causes. PrefixscopeError where there are no rows, or block sizes do not go into
+    each other.
     """
     counted, early = _from(table, since), _early(table)
     if not counted.any():
@@ -148,29 +163,33 @@ def waterfall(
     _check_lifetime(assumed, observed)
     total, groups = Sums(), dict[str, Sums]()
     rules: list[str] = []
-    compared, overruled, unplaced = None, 0, 0
+    compared, overruled, unplaced, approximate = None, 0, 0, 0
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
-    for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens):
+    for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens, True):
         picked, young = counted[part.rows] & part.judged, early[part.rows]
         if not picked.any():
             continue
         own = table.drop_columns(list(CHAINS)).take(part.rows)
         served, found = _causes(part, replica_names(own), assumed, observed, heard)
-        if compared is not None and not part.is_hosted:
+        if part.scale is not None:
+            approximate += int(picked.sum())
+        if compared is not None and not part.is_hosted and part.scale is None:
             compared.add(served.traffic, part.rule, picked)
         replicas = _named(served)
         overruled += int((picked & _overruled(own, part.rule, replicas, heard)).sum())
         unplaced += int((picked & served.unplaced).sum())
         rules.append(part.rule.words())
         total.add(found, picked, young)
+        for audit in audits if part.scale is None else ():
+            audit.add(part, (served.traffic, served.fleet, served.names), found, picked)
         if by is not None:
             labels = replicas if by == "replica" else _labels(own, by)
             for value in dict.fromkeys(labels[picked].tolist()):
                 groups.setdefault(value, Sums()).add(found, picked & (labels == value), young)
     ordered = dict(sorted(groups.items(), key=_in_time if by == "hour" else _largest_first))
     rules = list(dict.fromkeys(rules))
-    return Waterfall(total, ordered, rules, not observed, compared, overruled, unplaced)
+    return Waterfall(total, ordered, rules, not observed, compared, overruled, unplaced, approximate)
 
 
 def _in_time(group: tuple[str, Sums]) -> str:
@@ -199,7 +218,12 @@ def _causes(
     """What served a part, and its causes. `names`: of the replicas that its rows name."""
     try:
         served = beside(part.traffic, names, heard) if observed else _modelled(part, names, assumed)
-        return served, attribute(served.traffic, part.rule, served.fleet)
+        found = attribute(served.traffic, part.traffic_rule, served.fleet)
+        if (scale := part.scale) is None:
+            return served, found
+        if not observed:
+            scale = scale.with_cached_units(served.traffic.cached_tokens, part.rule)
+        return served, scale.to_tokens(found, part.rule)
     except BlockSizesDisagree as error:
         raise PrefixscopeError(f"{error}; {_block_remedy(part.rule, assumed)}") from error
 
@@ -213,7 +237,7 @@ def _modelled(part: Part, names: list[str], assumed: Assumed) -> Served:
         traffic = replace(traffic, replica=round_robin(part.rows, assumed.replicas))
         names = [str(number) for number in range(assumed.replicas)]
     if part.rule.lifetime_seconds is None:
-        cached = modelled_cached_tokens(traffic, part.rule, assumed.capacity_blocks)
+        cached = modelled_cached_tokens(traffic, part.traffic_rule, assumed.capacity_blocks)
         traffic = traffic.with_cached(cached)
     return Served(traffic, Fleet(), names, np.zeros(len(traffic), np.bool_))
 

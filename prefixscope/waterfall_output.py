@@ -7,19 +7,24 @@ import pyarrow as pa
 
 from prefixscope import output
 from prefixscope.attribution import WARMING, Sums, Waterfall
+from prefixscope.audit_output import Audits
 from prefixscope.output import Output
 from prefixscope.tables import Column, formatter, print_rows, terminal
 from replay.causes import CAUSES
 
 
-def write(found: Waterfall, by: str | None, as_: Output) -> int:
-    """Write to standard output; returns how many columns a terminal had no room for."""
+def write(found: Waterfall, by: str | None, as_: Output, audits: Audits) -> int:
+    """Write to standard output; returns how many columns a terminal had no room for. csv is of the
+    waterfall alone."""
     if as_ is Output.JSON:
-        print(json.dumps(as_json(found, by), indent=2, ensure_ascii=False))
+        facts = as_json(found, by) | audits.facts()
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
     elif as_ is Output.CSV:
         output.write(Output.CSV, pa.Table.from_pylist(_rows(found, by)))
     else:
-        return _print(found, by)
+        left_out = _print(found, by)
+        audits.print(terminal())
+        return left_out
     return 0
 
 
@@ -31,6 +36,7 @@ def as_json(found: Waterfall, by: str | None) -> dict[str, object]:
     facts["warming"] = found.warming
     facts["overruled_requests"] = found.overruled_requests
     facts["unplaced_requests"] = found.unplaced_requests
+    facts["approximate_requests"] = found.approximate_requests
     if found.compared is not None:
         facts["model"] = vars(found.compared)
     if by is not None:
@@ -150,6 +156,11 @@ def _notes(found: Waterfall) -> Iterator[str]:
         yield (
             f"Neither rows nor events tell which replica served {found.unplaced_requests:,}"
             " requests: they are taken for the first."
+        )
+    if found.approximate_requests:
+        yield (
+            f"Approximate: {found.approximate_requests:,} requests are known by chunks of their "
+            "text, which stand for tokens by scale; a tokenizer (--tokenizer) tells them exactly."
         )
     if compared is not None:
         agreed = compared.requests - compared.differing_requests

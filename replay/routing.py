@@ -19,13 +19,14 @@ class Routing:
 
     `routed_tokens`: another live replica had computed them. `different_blocks` and
     `placed_blocks`: different blocks of prompts, and different pairs of block and replica.
-    `computed_tokens`: of each replica that served a request.
+    `replicas`: those that served a request, and `computed_tokens` of each.
     """
 
     prompt_tokens: int
     routed_tokens: int
     different_blocks: int
     placed_blocks: int
+    replicas: Numbers
     computed_tokens: Numbers
 
     @property
@@ -40,11 +41,15 @@ class Routing:
 
     @property
     def imbalance_ratio(self) -> float | None:
-        """The most that a replica computed ÷ their mean: 1 = all the same; None: nothing."""
-        computed = self.computed_tokens
-        if not len(computed) or not computed.sum():
-            return None
-        return float(computed.max() / computed.mean())
+        """How uneven the replicas were; None where nothing was computed."""
+        return imbalance_ratio(self.computed_tokens)
+
+
+def imbalance_ratio(computed_tokens: Numbers) -> float | None:
+    """The most that a replica computed ÷ their mean: 1 = all the same; None: nothing at all."""
+    if not len(computed_tokens) or not computed_tokens.sum():
+        return None
+    return float(computed_tokens.max() / computed_tokens.mean())
 
 
 def routing(traffic: Traffic, causes: Causes, of: Flags | None = None) -> Routing:
@@ -60,6 +65,7 @@ def routing(traffic: Traffic, causes: Causes, of: Flags | None = None) -> Routin
         routed_tokens=int(causes.tokens["routed"][known].sum()),
         different_blocks=different,
         placed_blocks=placed,
+        replicas=replicas,
         computed_tokens=np.bincount(replica, computed, len(replicas)).astype(np.int64),
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -12,10 +12,13 @@ import typer
 
 from exporter.causes.rows import is_observed
 from exporter.errors import PrefixscopeError
+from exporter.isolation.audit import Audit, AuditRules
+from exporter.isolation.routed import RoutedAudit
 from exporter.sources.formats import FORMATS
 from exporter.sources.intake import IngestSummary
 from exporter.store.store import Store
 from prefixscope.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
+from prefixscope.audit_output import Audits
 from prefixscope.chain_window import Chains, Room, Window, ask_chains, free_bytes
 from prefixscope.client import OpenStore, WrongQuestion, connect
 from prefixscope.commands import options
@@ -25,6 +28,8 @@ from prefixscope.loading import DEFAULT_SOURCE, load, recorded_events
 from prefixscope.output import Output
 from prefixscope.waterfall_output import write
 from queries import registry
+from queries.times import parse_time
+from replay.public_prefixes import CALLERS
 from replay.rules import RULES
 
 ROUTERS = ("round-robin",)
@@ -71,6 +76,28 @@ Router = Annotated[
         show_default=ROUTERS[0],
     ),
 ]
+Isolation = Annotated[
+    bool,
+    typer.Option(
+        "--isolation",
+        help="Also what scopes (salt, adapter) cost, whether they hold, and prefixes that many "
+        "tenants send.",
+    ),
+]
+Routing = Annotated[
+    bool,
+    typer.Option("--routing", help="Also what routing lost by model, and how even replicas were."),
+]
+WarmUp = Annotated[
+    str,
+    typer.Option(
+        help="How long rows must tell of a replica before reuse is called another scope's; 0s: its "
+        "cache was empty when they began."
+    ),
+]
+LeastTenants = Annotated[
+    int, typer.Option(min=2, help="As many tenants make a prefix nobody's own.")
+]
 Since = Annotated[
     str | None,
     typer.Option(
@@ -88,6 +115,10 @@ def attribute(
     replicas: Replicas = None,
     capacity_blocks: CapacityBlocks = None,
     router: Router = None,
+    isolation: Isolation = False,
+    routing: Routing = False,
+    warm_up: WarmUp = "7d",
+    least_tenants: LeastTenants = CALLERS,
     log_format: Annotated[
         str, typer.Option("--format", help="Format of the files, or auto.")
     ] = "auto",
@@ -106,12 +137,14 @@ def attribute(
     """
     _check(files, by, rule, router, log_format, store, url, as_)
     assumed = Assumed(RULES[rule] if rule else None, block_tokens, replicas, capacity_blocks)
+    audit = AuditRules(_span(warm_up), least_tenants, capacity_blocks)
     window = _window(since, until)
     if files:
         with _loaded(files, log_format) as (answers, heard):
             chains = ask_chains(answers, window, Room.of(answers, free_bytes()))
             _say_unused(chains, heard, replicas, router)
-            found = _explained(chains, assumed, heard, by, window)
+            audits = _audits(chains.table, isolation, routing, audit)
+            found = _explained(chains, assumed, heard, by, window, audits)
     else:
         with connect(options.place(url, store, token)) as answers:
             options.messages().print(f"Asking {answers.where}", style="dim")
@@ -121,8 +154,9 @@ def attribute(
             except WrongQuestion as error:
                 raise typer.BadParameter(str(error)) from error
             _say_unused(chains, heard, replicas, router)
-            found = _explained(chains, assumed, heard, by, window)
-    if left_out := write(found, by, as_):
+            audits = _audits(chains.table, isolation, routing, audit)
+            found = _explained(chains, assumed, heard, by, window, audits)
+    if left_out := write(found, by, as_, audits):
         options.messages().print(f"{left_out} more columns with --output json", style="dim")
 
 
@@ -244,9 +278,27 @@ def _check_events(table: pa.Table, heard: Heard) -> None:
         )
 
 
+def _span(text: str) -> timedelta:
+    """A length of time as people write it: 7d, 24h."""
+    now = datetime.now(UTC)
+    try:
+        found = now - parse_time(text, now)
+    except ValueError as error:
+        raise typer.BadParameter(f"--warm-up {text!r} is no span like 7d, 24h or 0s") from error
+    if found < timedelta():
+        raise typer.BadParameter(f"--warm-up {text!r} is no span like 7d, 24h or 0s")
+    return found
+
+
+def _audits(table: pa.Table, isolation: bool, routing: bool, rules: AuditRules) -> Audits:
+    return Audits(
+        Audit(table, rules) if isolation else None, RoutedAudit(table) if routing else None
+    )
+
+
 def _explained(
-    chains: Chains, assumed: Assumed, heard: Heard, by: str | None, window: Window
+    chains: Chains, assumed: Assumed, heard: Heard, by: str | None, window: Window, audits: Audits
 ) -> Waterfall:
     if heard.stays is not None:
         _check_events(chains.table, heard)
-    return waterfall(chains.table, assumed, heard, by, window.since)
+    return waterfall(chains.table, assumed, heard, by, window.since, audits.asked())

@@ -1,0 +1,1 @@
+"""What scopes keep apart, whether they do, and what routing loses: from rows of requests."""
