@@ -173,7 +173,7 @@ def waterfall(
         own = table.drop_columns(list(CHAINS)).take(part.rows)
         served, found = _causes(part, replica_names(own), assumed, observed, heard)
         if part.scale is not None:
-            approximate += int(picked.sum())
+            approximate += int((picked & own["text_bytes"].is_valid().to_numpy()).sum())
         if compared is not None and not part.is_hosted and part.scale is None:
             compared.add(served.traffic, part.rule, picked)
         replicas = _named(served)
@@ -189,7 +189,8 @@ def waterfall(
                 groups.setdefault(value, Sums()).add(found, picked & (labels == value), young)
     ordered = dict(sorted(groups.items(), key=_in_time if by == "hour" else _largest_first))
     rules = list(dict.fromkeys(rules))
-    return Waterfall(total, ordered, rules, not observed, compared, overruled, unplaced, approximate)
+    counts = (overruled, unplaced, approximate)
+    return Waterfall(total, ordered, rules, not observed, compared, *counts)
 
 
 def _in_time(group: tuple[str, Sums]) -> str:

@@ -29,6 +29,9 @@ columns:
   block_size: {type: INTEGER, unit: tokens, meaning: "Tokens per block, where the row says."}
   block_hashes: {type: "UBIGINT[]", unit: id, meaning: "Chain of the prompt, first block first; NULL if not known."}
   content_hashes: {type: "UBIGINT[]", unit: id, meaning: "The same blocks, each named by its own tokens only."}
+  piece_hashes: {type: "UBIGINT[]", unit: id, meaning: "Pieces of the prompt cut where its content says so, each named by its own tokens."}
+  piece_lengths: {type: "UTINYINT[]", unit: count, meaning: "Of each piece in tokens, or in bytes where text_bytes is set."}
+  text_bytes: {type: BIGINT, unit: bytes, meaning: "Length of the text whose chunks of 64 bytes the hashes name (approximate); NULL where they name blocks of tokens."}
   hash_scope: {type: VARCHAR, unit: name, meaning: "Where the names mean the same: global, engine or trace."}
   hash_key_id: {type: VARCHAR, unit: id, meaning: "Key they were made with, '' if not by us; names of different keys are never compared."}
   batch: {type: BIGINT, unit: position, meaning: "Batch of lines that brought the row; rows came in the order of batch and position."}
@@ -42,7 +45,8 @@ SELECT
     coalesce(scope, '') AS scope, prompt_tokens, cached_tokens, cache_write_tokens, output_tokens,
     queue_seconds, ttft_seconds, ttft_point, e2e_seconds,
     coalesce(ineligible_reason, '') AS ineligible_reason, block_size, block_hashes, content_hashes,
-    coalesce(hash_scope, '') AS hash_scope, coalesce(hash_key_id, '') AS hash_key_id, batch, position
+    piece_hashes, piece_lengths, text_bytes, coalesce(hash_scope, '') AS hash_scope,
+    coalesce(hash_key_id, '') AS hash_key_id, batch, position
 FROM requests
 WHERE
     prompt_tokens > 0

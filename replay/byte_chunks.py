@@ -1,10 +1,9 @@
 """Names for a prompt of which only the text is known: chunks of 64 bytes instead of tokens.
 
 A chunk is named and chained like a block of tokens, so that prompts which begin with the same
-bytes begin with the same names. How many tokens a chunk stands for is not known; they are scaled
-to the prompt tokens that were reported, in whole tokens, so that all of them together are exactly
-those. Everything worked out from such names is approximate: tokens are not spread evenly over
-text, and two texts may part inside a token.
+bytes begin with the same names. How many tokens a chunk stands for is not known; `scaled.py` scales
+them to the prompt tokens that were reported. Everything worked out from such names is approximate:
+tokens are not spread evenly over text, and two texts may part inside a token.
 
 Whoever has no token ids and no tokenizer starts here. Names of text are never compared with those
 of token ids: they carry another key id.
@@ -12,10 +11,7 @@ of token ids: they carry another key id.
 
 from hashlib import blake2b, sha256
 
-import numpy as np
-
 from replay.hashes import extend_chain, hash_key_id, root_hash
-from replay.traffic import Numbers, starts_of
 
 # About 16 tokens of English, as many as a block of token ids has.
 CHUNK_BYTES = 64
@@ -43,18 +39,3 @@ def text_chain(contents: list[int], scope: str = "", key: str = "") -> list[int]
     """Name every chunk with all before it, in one scope."""
     return extend_chain(root_hash(scope, key), contents, key)
 
-
-def scaled(place_bytes: Numbers, text_bytes: Numbers, prompt_tokens: Numbers) -> Numbers:
-    """Places in texts as places in prompts, in whole tokens: the first byte is token 0 and the
-    end of a text the end of its prompt. Never falling; an empty text has no places."""
-    tokens: Numbers = place_bytes * prompt_tokens // np.maximum(text_bytes, 1)
-    return tokens
-
-
-def chunk_ends(chunks: Numbers, text_bytes: Numbers, prompt_tokens: Numbers) -> Numbers:
-    """Where each chunk of each prompt ends, in tokens; one entry a prompt in all three columns."""
-    starts = starts_of(chunks)
-    place = np.arange(starts[-1]) - np.repeat(starts[:-1], chunks) + 1
-    return scaled(
-        place * CHUNK_BYTES, np.repeat(text_bytes, chunks), np.repeat(prompt_tokens, chunks)
-    )

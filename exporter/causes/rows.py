@@ -7,7 +7,7 @@ whose caches count as its own does.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +15,23 @@ import pyarrow.compute as pc
 
 from replay.hashes import HASH_GRAIN_TOKENS
 from replay.known_blocks import mixed, within
+from replay.pieces import placed
 from replay.rules import RULES, CacheRule
-from replay.traffic import NOT_REPORTED, Chains, Flags, Names, Numbers, Seconds, Traffic, starts_of
+from replay.scaled import UNIT_BYTES, Scale
+from replay.traffic import (
+    NOT_REPORTED,
+    Chains,
+    Flags,
+    Names,
+    Numbers,
+    Pieces,
+    Seconds,
+    Traffic,
+    starts_of,
+)
 
 # What is large of a row: taken only where chains are read.
-CHAINS = ("block_hashes", "content_hashes")
+CHAINS = ("block_hashes", "content_hashes", "piece_hashes", "piece_lengths")
 # Rules of hosted caches; every other cache counts whole blocks unless the person says otherwise.
 _PROVIDER_RULES = {
     "anthropic": "anthropic",
@@ -31,19 +43,29 @@ _SAID_OF_ALL = "openai"
 _DEFAULT_RULE = "full"
 # Where a request skips the look-up its blocks are computed and kept like any other's.
 _KEPT = "lookup_skipped"
+_BELOW_MINIMUM = "below_minimum"
+# The grain of chunks of text, which stand where blocks of so many tokens usually do.
+_OF_TEXT = -HASH_GRAIN_TOKENS
 
 
 @dataclass(frozen=True)
 class Part:
     """Rows that can be compared, seen through the rule of some. `rows`: their places in the table;
     `judged`: those the rule is that of, the others being what they met. `is_hosted`: it is that of
-    their provider, whose memory nobody knows."""
+    their provider, whose memory nobody knows. `scale`: prompts are known by their text, and the
+    traffic counts in units of it."""
 
     traffic: Traffic
     rule: CacheRule
     rows: Numbers
     judged: Flags
     is_hosted: bool
+    scale: Scale | None = None
+
+    @property
+    def traffic_rule(self) -> CacheRule:
+        """The rule as it holds for the traffic: a minimum in tokens says nothing of units."""
+        return self.rule if self.scale is None else replace(self.rule, minimum_tokens=0)
 
 
 def parts_of(
@@ -51,15 +73,18 @@ def parts_of(
     rule: CacheRule | None,
     block_tokens: int | None,
     told: Mapping[str, int] | None = None,
+    approximate: bool = False,
 ) -> Iterator[Part]:
     """The rows of a `request_chains` answer, part by part; of an empty table none.
 
     `rule` and `block_tokens`: what the person says holds for all. `told`: replica → tokens a
-    block, as its events say.
+    block, as its events say. `approximate`: those known by chunks of their text are a part too,
+    with a scale; else they are rows without a chain.
     """
+    table = table if approximate else _without_texts(table)
     grains = _grains(table)
     names = _rule_names(table) if rule is None else [rule.name] * len(table)
-    sizes = _block_sizes(table, grains, block_tokens, told or {})
+    sizes = _block_sizes(table, np.abs(grains), block_tokens, told or {})
     # A rule that knows its block makes no difference between those that rows state.
     sizes[[bool((rule or RULES[name]).block_tokens) for name in names]] = 0
     kinds = _with_largest([*zip(names, grains.tolist(), sizes.tolist(), strict=True)])
@@ -69,14 +94,47 @@ def parts_of(
         traffic = None
         own_sizes = np.array([kinds[row][2] for row in rows.tolist()])
         for size in dict.fromkeys(own_sizes.tolist()):
-            found = (rule or RULES[name]).of_blocks(size or grain or HASH_GRAIN_TOKENS)
+            found = (rule or RULES[name]).of_blocks(size or abs(grain) or HASH_GRAIN_TOKENS)
             if traffic is None:
-                traffic = _traffic(taken(table, rows), grain or HASH_GRAIN_TOKENS, found)
+                own = taken(table, rows)
+                scale = _scale(own) if grain == _OF_TEXT else None
+                own = own if scale is None else _in_units(own, scale, found)
+                traffic = _traffic(own, abs(grain) or HASH_GRAIN_TOKENS, found)
             is_hosted = rule is None and name != _DEFAULT_RULE
-            yield Part(traffic, found, rows, own_sizes == size, is_hosted)
+            yield Part(traffic, found, rows, own_sizes == size, is_hosted, scale)
 
 
-# Name of the rule, tokens a hash (0: no chain), tokens a block of the cache (0: nothing tells).
+def _without_texts(table: pa.Table) -> pa.Table:
+    """The same with no chain where it is one of chunks of text."""
+    texts = table["text_bytes"].is_valid()
+    if not pc.any(texts).as_py():
+        return table
+    places = pc.if_else(texts, pa.scalar(None, pa.int64()), pa.array(np.arange(len(table))))
+    for name in CHAINS:
+        number = table.schema.get_field_index(name)
+        table = table.set_column(number, name, table[name].take(places))
+    return table
+
+
+def _scale(table: pa.Table) -> Scale:
+    columns = [("prompt_tokens", 0), ("cached_tokens", NOT_REPORTED), ("text_bytes", 0)]
+    return Scale.of(*(_whole(table[name], otherwise) for name, otherwise in columns))
+
+
+def _in_units(table: pa.Table, scale: Scale, rule: CacheRule) -> pa.Table:
+    """The same with all counts in units of text, and prompts that are too short in tokens out."""
+    for name in ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"):
+        units = scale.units(_whole(table[name], NOT_REPORTED))
+        column = pa.array(units, mask=units == NOT_REPORTED)
+        table = table.set_column(table.schema.get_field_index(name), name, [column])
+    short = pa.array(rule.too_short(scale.prompt_tokens))
+    reason = pc.if_else(short, _BELOW_MINIMUM, table["ineligible_reason"])
+    place = table.schema.get_field_index("ineligible_reason")
+    return table.set_column(place, "ineligible_reason", reason)
+
+
+# Name of the rule, tokens a hash (0: no chain, _OF_TEXT: chunks of text), tokens a block of the
+# cache (0: nothing tells).
 _Kind = tuple[str, int, int]
 
 
@@ -121,6 +179,7 @@ def _grains(table: pa.Table) -> Numbers:
     own = np.array([bool(key) for key in table["hash_key_id"].to_pylist()])
     grain = np.where(own & (size % HASH_GRAIN_TOKENS == 0), HASH_GRAIN_TOKENS, size)
     grain = np.where(grain > 0, grain, HASH_GRAIN_TOKENS)
+    grain = np.where(table["text_bytes"].is_valid().to_numpy(), _OF_TEXT, grain)
     return np.where(_lengths(table["block_hashes"]) > 0, grain, 0)
 
 
@@ -180,7 +239,23 @@ def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule) -> Traffic:
         kept=np.array([reason in ("", _KEPT) for reason in reasons]),
         output_tokens=_whole(table["output_tokens"], 0) if reported else None,
         eligible_tokens=_eligible(table, cached, rule),
+        pieces=_pieces(table),
     )
+
+
+def _pieces(table: pa.Table) -> Pieces | None:
+    """Pieces cut by content, ends in units of text where they are of text. None where most blocks
+    are of rows without: then the blocks themselves tell more."""
+    pieces, blocks = _lengths(table["piece_hashes"]), _lengths(table["block_hashes"])
+    if not pieces.any() or 2 * blocks[pieces > 0].sum() < blocks.sum():
+        return None
+    lengths = pc.list_flatten(table["piece_lengths"]).cast(pa.int64()).to_numpy()
+    found = placed(_flat(table["piece_hashes"]), lengths, starts_of(pieces))
+    of_text = np.repeat(table["text_bytes"].is_valid().to_numpy(), pieces)
+    ends = np.where(of_text, found.ends // UNIT_BYTES, found.ends)
+    space = np.repeat(_spaces(table), pieces)
+    names = within(found.names, space) if space.any() else found.names
+    return Pieces(names, ends, found.starts)
 
 
 def _eligible(table: pa.Table, cached: Numbers, rule: CacheRule) -> Numbers | None:

@@ -12,9 +12,9 @@ _TEXTS = (
     "tenant", "scope", "ttft_point", "ineligible_reason", "hash_scope", "hash_key_id",
 )  # fmt: skip
 _COUNTS = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "block_size",
-           "batch", "position")  # fmt: skip
+           "text_bytes", "batch", "position")  # fmt: skip
 _SECONDS = ("queue_seconds", "ttft_seconds", "e2e_seconds")
-_NAMES = ("block_hashes", "content_hashes")
+_NAMES = ("block_hashes", "content_hashes", "piece_hashes", "piece_lengths")
 _SCHEMA = pa.schema(
     [
         ("ts", pa.timestamp("us")),
