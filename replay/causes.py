@@ -12,7 +12,7 @@ import numpy as np
 
 from replay.columns import Columns, Fleet
 from replay.contents import seen_block_tokens, seen_tokens
-from replay.depths import Depths
+from replay.depths import Depths, Sources
 from replay.rules import CacheRule
 from replay.traffic import NOT_REPORTED, Flags, Numbers, Traffic
 from replay.ways import Way
@@ -83,8 +83,13 @@ def attribute(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> 
     `fleet`: what is known of the caches beside the requests. Raises BlockSizesDisagree where
     the block of the rule and that of the chains do not go into each other.
     """
-    columns = Columns.of(traffic, rule, fleet or Fleet())
-    known = Depths.of(columns)
+    return named(Sources(Columns.of(traffic, rule, fleet or Fleet())))
+
+
+def named(sources: Sources) -> Causes:
+    """The same from all that is told of the blocks of some traffic; the answer is in the order of
+    that traffic."""
+    columns, known = sources.columns, Depths.by(sources)
     parts = _differences(columns, known)
     parts |= _behind(columns, known)
     asked = columns.asked
@@ -95,8 +100,8 @@ def attribute(traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> 
     )
     back = np.argsort(columns.timeline.order)
     return Causes(
-        traffic.prompt_tokens,
-        traffic.cached_tokens,
+        columns.prompt_tokens[back],
+        columns.cached_tokens[back],
         {name: column[back] for name, column in tokens.items()},
         np.where(asked, known.warm_tokens, 0)[back],
         (reported & (~asked | (columns.eligible_tokens == 0)))[back],
@@ -138,9 +143,10 @@ def _behind(columns: Columns, known: Depths) -> dict[str, Numbers]:
 
 def _seen_elsewhere(columns: Columns, known: Depths, begins: Numbers, ends: Numbers) -> Numbers:
     """Tokens between two places of each prompt whose content stood in another place before."""
+    before = known.contents_before
     if columns.pieces is not None:
-        return seen_tokens(columns.pieces, columns.space, columns.kept, begins, ends)
+        return seen_tokens(columns.pieces, columns.space, columns.kept, begins, ends, before)
     if known.contents is None:
         return np.zeros(len(columns), np.int64)
     contents, grain_tokens = known.contents.apart(columns.space), columns.chains.grain_tokens
-    return seen_block_tokens(contents, grain_tokens, columns.kept, begins, ends)
+    return seen_block_tokens(contents, grain_tokens, columns.kept, begins, ends, before)

@@ -31,6 +31,11 @@ class Fleet:
     gone: Moments = field(default_factory=Moments)
     stays: Stays | None = None
 
+    @property
+    def told_replicas(self) -> int:
+        """How many replicas events tell of, whether or not a request names them."""
+        return 0 if self.stays is None else int(self.stays.replica.max(initial=-1)) + 1
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -75,7 +80,7 @@ class Columns:
         """Raises BlockSizesDisagree where they do not go into each other."""
         rule = rule.of_blocks(traffic.chains.grain_tokens)
         unit_tokens = unit_tokens_of(rule, traffic.chains.grain_tokens)
-        timeline = Timeline.of(traffic, fleet.resets, fleet.gone)
+        timeline = Timeline.of(traffic, fleet.resets, fleet.gone, fleet.told_replicas)
         order = timeline.order
         prompt, cached = traffic.prompt_tokens[order], traffic.cached_tokens[order]
         chains = _in_order(traffic.chains, order).cut(_named_blocks(rule, prompt, traffic.chains))

@@ -32,15 +32,21 @@ def sorted_pieces(pieces: Pieces, order: Numbers) -> Pieces:
 
 
 def seen_tokens(
-    pieces: Pieces, space: Numbers, kept: Flags, begins: Numbers, ends: Numbers
+    pieces: Pieces,
+    space: Numbers,
+    kept: Flags,
+    begins: Numbers,
+    ends: Numbers,
+    before: Flags | None = None,
 ) -> Numbers:
     """Of each request, how many tokens from `begins` to before `ends` lie in pieces that an
     earlier request of the same space had, at any place.
 
-    Requests in the order of look-ups; `space` and the others have one entry for each.
+    Requests in the order of look-ups; `space` and the others have one entry for each. `before`:
+    which pieces requests before all of these had.
     """
     blocks = Blocks.of(pieces.names, pieces.starts).apart(space)
-    seen = np.flatnonzero(started_before(blocks, kept))
+    seen = np.flatnonzero(_or(started_before(blocks, kept), before))
     owner = blocks.owner[seen]
     inside = np.minimum(pieces.ends[seen], ends[owner])
     inside -= np.maximum(pieces.begins()[seen], begins[owner])
@@ -48,15 +54,24 @@ def seen_tokens(
 
 
 def seen_block_tokens(
-    contents: Blocks, grain_tokens: int, kept: Flags, begins: Numbers, ends: Numbers
+    contents: Blocks,
+    grain_tokens: int,
+    kept: Flags,
+    begins: Numbers,
+    ends: Numbers,
+    before: Flags | None = None,
 ) -> Numbers:
     """The same where the blocks themselves are the pieces, as nothing finer is known: a shift by
     less than a block hides what they hold."""
-    seen = np.flatnonzero(started_before(contents, kept))
+    seen = np.flatnonzero(_or(started_before(contents, kept), before))
     owner = contents.owner[seen]
     begin = (seen - contents.starts[owner]) * grain_tokens
     inside = np.minimum(begin + grain_tokens, ends[owner]) - np.maximum(begin, begins[owner])
     return _sums(np.maximum(inside, 0), owner, len(begins))
+
+
+def _or(flags: Flags, others: Flags | None) -> Flags:
+    return flags if others is None else flags | others
 
 
 def _sums(tokens: Numbers, owner: Small, requests: int) -> Numbers:

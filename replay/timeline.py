@@ -29,6 +29,7 @@ class Timeline:
     order: Numbers
     looked_up: Seconds
     ready: Seconds
+    ended: Seconds
     ready_from: Small
     ended_from: Small
     replica: Numbers
@@ -40,8 +41,9 @@ class Timeline:
     replicas: "Replicas"
 
     @classmethod
-    def of(cls, traffic: Traffic, resets: Moments, gone: Moments) -> "Timeline":
-        """From the traffic's own times, or from its order where it has none."""
+    def of(cls, traffic: Traffic, resets: Moments, gone: Moments, told: int = 0) -> "Timeline":
+        """From the traffic's own times, or from its order where it has none. `told`: how many
+        replicas there are at least."""
         count = len(traffic)
         looked_up = traffic.looked_up
         if looked_up is None:
@@ -54,12 +56,13 @@ class Timeline:
         ready = _later(traffic.ready, looked_up, order, unknown)
         ended = np.maximum(_later(traffic.ended, ready, order, ready), ready)
         replica = np.zeros(count, np.int64) if traffic.replica is None else traffic.replica[order]
-        replicas = Replicas.of(replica, resets, gone)
+        replicas = Replicas.of(replica, resets, gone, told)
         stay = replicas.stay_at(replica, looked_up, including=True)
         return cls(
             order=order,
             looked_up=looked_up,
             ready=ready,
+            ended=ended,
             ready_from=_first_after(looked_up, ready, behind=True),
             ended_from=_first_after(looked_up, ended, behind=True),
             replica=replica,
@@ -103,9 +106,9 @@ class Replicas:
     gone: Seconds
 
     @classmethod
-    def of(cls, replica: Numbers, resets: Moments, gone: Moments) -> "Replicas":
+    def of(cls, replica: Numbers, resets: Moments, gone: Moments, told: int = 0) -> "Replicas":
         known = np.concatenate([replica, resets.replica, gone.replica])
-        count = int(known.max()) + 1 if len(known) else 0
+        count = max(told, int(known.max(initial=-1)) + 1)
         order = np.lexsort((resets.seconds, resets.replica))
         left = np.full(count, np.inf)
         np.minimum.at(left, gone.replica, gone.seconds)

@@ -45,7 +45,8 @@ class Known:
     `started`: an earlier request had it; `any_scope`, `any_model`: the same content in another
     scope, under another model too; None where that makes no difference. `extra`: blocks that
     became available otherwise than as prompts. `held`: spans during which a replica held a
-    block, key: block × replicas + replica; None where that is not known at all.
+    block, key: block × replicas + replica; None where that is not known at all. `is_whole`: no
+    request was under way when the first of these looked up.
     """
 
     started: Flags
@@ -53,6 +54,7 @@ class Known:
     any_model: Flags | None
     extra: Sightings
     held: Spans | None
+    is_whole: bool = True
 
 
 def ways(blocks: Blocks, timeline: Timeline, prompts: tuple[Small, Small], known: Known) -> Found:
@@ -65,7 +67,7 @@ def ways(blocks: Blocks, timeline: Timeline, prompts: tuple[Small, Small], known
         if flags is not None:
             found[flags] = way
     found[known.started] = Way.IN_FLIGHT
-    if timeline.is_serial and not len(known.extra.block):
+    if timeline.is_serial and known.is_whole and not len(known.extra.block):
         there = np.flatnonzero(known.started)  # nothing was ever under way
     else:
         since = timeline.ready_from[prompts[1]]
