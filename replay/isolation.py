@@ -12,7 +12,9 @@ from replay.columns import Columns, Fleet
 from replay.known_blocks import Blocks
 from replay.rules import CacheRule
 from replay.suppliers import (
+    OpenEnds,
     Suppliers,
+    depths,
     first_owners,
     rooted,
     scope_free_names,
@@ -76,12 +78,29 @@ def cross_scope_tokens(
 
 
 @dataclass(frozen=True)
+class Before:
+    """What is known from before some traffic, of each block of its chains (`own`: its scope had it,
+    `any_scope`: any had) and of each request (`begun`: its scope had sent anything, `reach_tokens`:
+    how far what had no names may have come). All in the order of look-ups. `own_ends`: of its own
+    scope's prompts."""
+
+    own: Flags
+    any_scope: Flags
+    begun: Flags
+    reach_tokens: Numbers
+    own_ends: OpenEnds
+    warm: Flags
+
+
+@dataclass(frozen=True)
 class Scopes:
     """Traffic seen by its scopes. `free`: the blocks of prompts, named whatever the scope; None
-    where contents are not known, so that scopes cannot be compared."""
+    where contents are not known, so that scopes cannot be compared. `before`: what was known before
+    it; None: nothing was."""
 
     columns: Columns
     free: Blocks | None
+    before: Before | None = None
 
     @classmethod
     def of(cls, traffic: Traffic, rule: CacheRule, fleet: Fleet | None = None) -> "Scopes":
@@ -98,7 +117,7 @@ class Scopes:
         """
         columns = self.columns
         order = columns.timeline.order
-        ready = columns.asked & _warm(columns, horizon_seconds)
+        ready = columns.asked & self._warm(horizon_seconds)
         if comparable is not None:
             ready &= comparable[order]
         own, known = self._depths()
@@ -146,31 +165,46 @@ class Scopes:
         if self.free is None:
             return np.full(len(self.columns), NO_SCOPE, np.int64)
         grain = self.columns.chains.grain_tokens
-        shared = Suppliers.of(self.columns).depths(self.free) * grain
+        shared = depths(Suppliers.of(self.columns).supplied(self.free), self.free) * grain
         return self._as_given(self._holders(shared))
 
     def _as_given(self, column: Numbers) -> Numbers:
         given: Numbers = column[np.argsort(self.columns.timeline.order)]
         return given
 
+    def _warm(self, horizon_seconds: float) -> Flags:
+        return _warm(self.columns, horizon_seconds) if self.before is None else self.before.warm
+
     def _depths(self) -> tuple[Depth, Depth]:
         """How far its own scope, and all scopes, had come into each prompt before."""
-        columns, free = self.columns, self.free
-        suppliers, chains, units = Suppliers.of(columns), columns.chains, _units(columns)
-        by_name = Blocks.of(chains.names, chains.starts).apart(columns.space)
-        blocks, reach = _own(suppliers, by_name, columns.space)
+        columns, free, before = self.columns, self.free, self.before
+        suppliers, chains = Suppliers.of(columns), columns.chains
+        own = Blocks.of(chains.names, chains.starts).apart(columns.space)
+        supplied = suppliers.supplied(own)
+        reach = suppliers.reaches(own, None if before is None else before.own_ends)
+        root = rooted(own, columns.space)
+        begun = suppliers.supplied(root)[root.starts[:-1]]
+        reach = np.maximum(reach, suppliers.reaches(root))
+        if before is not None:
+            supplied |= before.own
+            begun |= before.begun
+            reach = np.maximum(reach, before.reach_tokens)
         if free is not None:
             # Where some rows have contents and others none, either name may be the one they share.
-            others, further = _own(suppliers, free.apart(columns.scope), columns.space)
-            blocks, reach = np.maximum(blocks, others), np.maximum(reach, further)
-        own = _bounds(columns, units, np.maximum(blocks - 1, 0), reach, blocks > 0)
-        nothing = np.zeros(len(columns), np.int64)
+            apart = free.apart(columns.scope)
+            supplied |= suppliers.supplied(apart)
+            reach = np.maximum(reach, suppliers.reaches(apart))
+        units, nothing = _units(columns), np.zeros(len(columns), np.int64)
+        depth = _bounds(columns, units, depths(supplied, own), reach, begun)
         if free is None:
-            return own, (nothing, nothing)
-        every = suppliers.depths(free)
+            return depth, (nothing, nothing)
+        known = suppliers.supplied(free)
+        if before is not None:
+            known |= before.any_scope
+        every = depths(known, free)
         named, most = _bounds(columns, units, every, nothing, every > 0)
         _, furthest = _bounds(columns, units, every, suppliers.reaches(free), every > 0)
-        return own, (named, np.maximum(most, furthest))
+        return depth, (named, np.maximum(most, furthest))
 
     def _holders(self, tokens: Numbers) -> Numbers:
         """The scope that was the first to have the last of so many tokens of each prompt."""
@@ -208,12 +242,6 @@ def _units(columns: Columns) -> Numbers:
     fine = np.zeros(len(columns.timeline.replicas.gone), np.bool_)
     fine[replica[columns.cached_tokens.clip(0) % unit > 0]] = True
     return np.where(fine[replica], 1, unit)
-
-
-def _own(suppliers: Suppliers, blocks: Blocks, space: Numbers) -> tuple[Numbers, Numbers]:
-    """Leading blocks and reach within a scope, its root counted as the first block."""
-    under = rooted(blocks, space)
-    return suppliers.depths(under), suppliers.reaches(under)
 
 
 def _bounds(

@@ -18,6 +18,21 @@ NO_END = 2**31 - 1
 
 
 @dataclass(frozen=True)
+class OpenEnds:
+    """Prompts that ended with a block, each with how far it and its answer may have come. `place`:
+    one at which that block stands in the chains."""
+
+    place: Numbers
+    reach_tokens: Numbers
+
+    def by_block(self, blocks: Blocks) -> Numbers:
+        """The furthest of those that ended with each block, at every place; 0: none did."""
+        furthest = np.zeros(blocks.count, np.int64)
+        np.maximum.at(furthest, blocks.block[self.place], self.reach_tokens)
+        return furthest[blocks.block]
+
+
+@dataclass(frozen=True)
 class Suppliers:
     """Requests that may have supplied others, all in the order of look-ups.
 
@@ -41,11 +56,8 @@ class Suppliers:
         reach = np.where(output > 0, columns.prompt_tokens + output - 1, NO_END)
         return cls(limit, reach, columns.kept)
 
-    def depths(self, blocks: Blocks) -> Numbers:
-        """Of each request, how many leading blocks another may have supplied.
-
-        The names of `blocks` must name all blocks before them too.
-        """
+    def supplied(self, blocks: Blocks) -> Flags:
+        """Which blocks another request may have supplied."""
         requests = len(blocks.starts) - 1
         width = requests + 1
         held = self.kept[blocks.owner]
@@ -54,12 +66,14 @@ class Suppliers:
         begin = blocks.block.astype(np.int64) * width
         first = np.searchsorted(keys, begin)
         is_own = keys[first] == begin + blocks.owner
-        supplied = keys[first + is_own] < begin + self.limit[blocks.owner]
-        return np.bincount(blocks.owner[supplied], minlength=requests)
+        found: Flags = keys[first + is_own] < begin + self.limit[blocks.owner]
+        return found
 
-    def reaches(self, blocks: Blocks) -> Numbers:
+    def reaches(self, blocks: Blocks, open_ends: OpenEnds | None = None) -> Numbers:
         """How far into each prompt an earlier request may have come whose whole chain it
         continues: behind its named blocks stand the rest of that prompt and its answer. 0: none.
+
+        `open_ends`: of requests before all of these.
         """
         is_end = np.zeros(len(blocks.block), np.bool_)
         is_end[blocks.starts[1:][np.diff(blocks.starts) > 0] - 1] = True
@@ -70,9 +84,18 @@ class Suppliers:
         value = base + np.where(is_end[order], self.reach_tokens[blocks.owner[order]], 0)
         before = np.maximum.accumulate(value)
         before = np.concatenate([base[:1], before[:-1]]) if len(base) else base
+        reach = np.maximum(before - base, 0)
+        if open_ends is not None:
+            reach = np.maximum(reach, open_ends.by_block(blocks)[order])
         found = np.zeros(len(blocks.starts) - 1, np.int64)
-        np.maximum.at(found, blocks.owner[order], np.maximum(before - base, 0))
+        np.maximum.at(found, blocks.owner[order], reach)
         return found
+
+
+def depths(supplied: Flags, blocks: Blocks) -> Numbers:
+    """Of each request, how many leading blocks were supplied. The names of `blocks` name all blocks
+    before them too, so that none is without those before it."""
+    return np.bincount(blocks.owner[supplied], minlength=len(blocks.starts) - 1)
 
 
 def rooted(blocks: Blocks, space: Numbers) -> Blocks:
