@@ -44,8 +44,11 @@ stretches AS (
 told AS (
     SELECT
         *,
-        is_drop AND goes_on AND first_value(is_drop AND cause IS NOT NULL) OVER since_cause
-            AND first_value(place) OVER since_cause <= place + 6 AS is_recovering,
+        coalesce(
+            is_drop AND goes_on AND first_value(is_drop AND cause IS NOT NULL) OVER since_cause
+            AND first_value(place) OVER since_cause <= place + 6,
+            false
+        ) AS is_recovering,
         first_value(class) OVER since_cause AS first_class,
         first_value(evidence) OVER since_cause AS first_evidence,
         bool_or(severity = 'ticket') OVER since_cause AS was_ticket
@@ -56,7 +59,7 @@ told AS (
 SELECT
     * EXCLUDE (
         is_asked, cause, noise_ratio, is_low, below_usual_ratio, goes_on, stretch,
-        is_recovering, first_class, first_evidence, was_ticket
+        first_class, first_evidence, was_ticket
     ) REPLACE (
         CASE WHEN is_recovering THEN first_class ELSE class END AS class,
         CASE WHEN is_recovering THEN concat('recovering; before: ', first_evidence) ELSE evidence END

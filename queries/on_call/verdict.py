@@ -151,7 +151,9 @@ def _causes(row: Row, told: Told) -> list[str]:
         return [f"Memory pressure beyond expected: {evidence}."]
     if kind == NO_CAUSE:
         return [_pressure(row), "Dropped; no cause found."]
-    if kind == TEMPLATE and row["contributor"] and number(row, "contributor_share_ratio"):
+    of_one = row["contributor"] and number(row, "contributor_share_ratio")
+    # Who loses most while a cache warms up is not what made it cold.
+    if kind == TEMPLATE and of_one and not row["is_recovering"]:
         share = percent(number(row, "contributor_share_ratio"))
         return [
             _pressure(row),

@@ -57,16 +57,22 @@ class Day:
     def told(self) -> list[Judged]:
         """The hours so far, asked for together."""
         rows = self.rows(since=MONDAY, until=MONDAY + self.hours * HOUR)
-        return [(row["class"], row["severity"], row["evidence"]) for row in reversed(rows)]
+        return [judged(row) for row in reversed(rows)]
 
     def last(self) -> Judged:
         """The last hour, asked for alone as the exporter does."""
         end = MONDAY + self.hours * HOUR
         [row] = self.rows(since=end - HOUR, until=end)
-        return row["class"], row["severity"], row["evidence"]
+        return judged(row)
 
     def rows(self, **params: object) -> list[dict[str, Any]]:
         return registry.rows(registry.run(self.cursor, "peak_drop", params))
+
+
+def judged(row: dict[str, Any]) -> Judged:
+    """What is told of a row; that it is recovering says a column, and the evidence in words."""
+    assert row["is_recovering"] is str(row["evidence"]).startswith("recovering")
+    return row["class"], row["severity"], row["evidence"]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def row(**changes: object) -> Row:
         "history_weeks": 4, "method": "same hours", "pressure_ratio": 0.41,
         "usual_pressure_ratio": 0.4, "load_part_ratio": 0.0, "drop_ratio": 0.335, "is_drop": True,
         "class": NO_CAUSE, "evidence": None, "contributor": None, "contributor_share_ratio": None,
-        "hurts": None, "severity": "ticket",
+        "hurts": None, "severity": "ticket", "is_recovering": False,
     }  # fmt: skip
     return base | changes
 
@@ -48,6 +48,14 @@ def test_a_template_is_named_with_its_share() -> None:
                    "evidence": "template checkout v8 keeps 12 % of its usual ratio"})  # fmt: skip
     assert said(given) == (f"{DROP} Not memory pressure. 81 % of the drop is template checkout v8.")
     assert tone(given) == "page"
+
+
+def test_of_a_recovering_drop_its_cause_is_told_and_not_who_loses_most_now() -> None:
+    evidence = "recovering; before: template checkout v8 keeps 12 % of its usual ratio"
+    given = row(**{"class": "template version or layout", "contributor": "checkout v7",
+                   "contributor_share_ratio": 0.81, "evidence": evidence,
+                   "is_recovering": True})  # fmt: skip
+    assert said(given) == (f"{DROP} Not memory pressure. Template version or layout: {evidence}.")
 
 
 def test_no_cause_is_said_as_such() -> None:
