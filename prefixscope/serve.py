@@ -20,6 +20,7 @@ from exporter.engine_totals import EngineTotals
 from exporter.errors import PrefixscopeError
 from exporter.geometry import bytes_per_token, keep_geometry, kept_geometry
 from exporter.prices import ModelPrices
+from exporter.prompts.naming import PromptReader
 from exporter.records import EngineSample
 from exporter.server import Services, build_app
 from exporter.server_settings import split_address
@@ -100,6 +101,14 @@ class Running:
         raise PrefixscopeError("the HTTP server has stopped; the log says why")
 
 
+def _opened(settings: Settings) -> Store:
+    """The store, with the tokenizers that prompts in rows are read by."""
+    prompts = PromptReader.of(settings.prompts)  # first: a wrong path need not open a store
+    store = Store.open(settings.store.directory, settings.store)
+    store.prompts = prompts
+    return store
+
+
 @contextmanager
 def running(settings: Settings) -> Iterator[Running]:
     """The exporter at work, for as long as the block lasts.
@@ -110,7 +119,7 @@ def running(settings: Settings) -> Iterator[Running]:
     with ExitStack() as stack:
         listener = stack.enter_context(listen(settings.server.listen))
         url = url_of(listener, settings.server.listen)
-        store = Store.open(settings.store.directory, settings.store)
+        store = _opened(settings)
         stack.callback(store.close)
         keep_geometry(store, bytes_per_token(settings.geometry))
         store.set_meta("zone", settings.drops.zone)

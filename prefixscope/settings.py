@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from exporter.drops import DropSettings
 from exporter.geometry import ModelGeometry
 from exporter.prices import PriceSettings
+from exporter.prompts.settings import PromptSettings
 from exporter.server_settings import Address, ServerSettings
 from exporter.sources.events.settings import EventSettings, checked_apart
 from exporter.sources.names import Names
@@ -58,6 +59,9 @@ class Settings(BaseModel):
         default_factory=list, description="KV-cache events of engines: what caches hold and lose"
     )
     prices: PriceSettings = Field(default_factory=PriceSettings)
+    prompts: PromptSettings = Field(
+        default_factory=PromptSettings, description="how prompts in log rows become chains"
+    )
     drops: DropSettings = Field(default_factory=DropSettings)
     geometry: list[ModelGeometry] = Field(
         default_factory=list, description="what the KV of a model weighs, for figures in bytes"

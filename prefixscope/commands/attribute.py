@@ -1,10 +1,7 @@
 """`attribute`: why prompt tokens missed, each by exactly one cause."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import pyarrow as pa
@@ -15,17 +12,15 @@ from exporter.errors import PrefixscopeError
 from exporter.isolation.audit import Audit, AuditRules
 from exporter.isolation.routed import RoutedAudit
 from exporter.sources.formats import FORMATS
-from exporter.sources.intake import IngestSummary
-from exporter.store.store import Store
 from prefixscope.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
 from prefixscope.audit_output import Audits
 from prefixscope.chain_window import Chains, Room, Window, ask_chains, free_bytes
-from prefixscope.client import OpenStore, WrongQuestion, connect
+from prefixscope.client import WrongQuestion, connect
 from prefixscope.commands import options
-from prefixscope.commands.load import by_name
-from prefixscope.heard import EventFiles, Heard, told_resets
-from prefixscope.loading import DEFAULT_SOURCE, load, recorded_events
+from prefixscope.file_rows import rows_of_files
+from prefixscope.heard import Heard, told_resets
 from prefixscope.output import Output
+from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, prompt_reader
 from prefixscope.waterfall_output import write
 from queries import registry
 from queries.times import parse_time
@@ -122,6 +117,8 @@ def attribute(
     log_format: Annotated[
         str, typer.Option("--format", help="Format of the files, or auto.")
     ] = "auto",
+    tokenizer: Tokenizer = None,
+    chat_template: ChatTemplate = None,
     since: Since = None,
     until: Annotated[str | None, typer.Option(help="Until then, exclusive.")] = None,
     store: options.StoreFolder = None,
@@ -139,8 +136,11 @@ def attribute(
     assumed = Assumed(RULES[rule] if rule else None, block_tokens, replicas, capacity_blocks)
     audit = AuditRules(_span(warm_up), least_tenants, capacity_blocks)
     window = _window(since, until)
+    reader = prompt_reader(tokenizer, chat_template)
+    if reader is not None and not files:
+        raise typer.BadParameter("--tokenizer reads files: the rows of a store have no prompts")
     if files:
-        with _loaded(files, log_format) as (answers, heard):
+        with rows_of_files(files, log_format, reader) as (answers, heard):
             chains = ask_chains(answers, window, Room.of(answers, free_bytes()))
             _say_unused(chains, heard, replicas, router)
             audits = _audits(chains.table, isolation, routing, audit)
@@ -207,60 +207,6 @@ def _say_unused(chains: Chains, heard: Heard, replicas: int | None, router: str 
                      "there only earlier counts as new")  # fmt: skip
     for note in notes:
         options.messages().print(note, style="dim", markup=False)
-
-
-@contextmanager
-def _loaded(files: list[Path], log_format: str) -> Iterator[tuple[OpenStore, Heard]]:
-    """The files read as `ingest` does, into a store that lives as long as the question."""
-    recordings = [file for file in files if recorded_events(file, log_format)]
-    logs: list[Path | str] = [file for file in files if file not in recordings]
-    if not logs:
-        raise PrefixscopeError(
-            "events alone do not tell what requests missed: name the log of the requests too"
-        )
-    messages = options.messages()
-    with TemporaryDirectory(prefix="prefixscope-") as folder:
-        target = OpenStore(Store.open(Path(folder)))
-        try:
-            loaded = load(logs, target, source=DEFAULT_SOURCE, log_format=log_format)
-            if loaded.failed:
-                raise PrefixscopeError(loaded.failed[0])
-            for name, log in loaded.logs.items():
-                messages.print(f"{name}: {_became(log)}", style="dim", markup=False)
-            for reject in target.ask("rejects", {}).to_pylist():
-                messages.print(_example(reject), style="dim", markup=False)
-            yield target, _heard(recordings, target.store, messages.print)
-        finally:
-            target.store.close()
-
-
-def _became(log: IngestSummary) -> str:
-    """What became of a file, in one line; counts of 0 are left out."""
-    facts = [log.format, f"{log.accepted:,} rows"]
-    if log.duplicate:
-        facts.append(f"{log.duplicate:,} duplicate")
-    if log.rejected:
-        facts.append(f"{log.rejected:,} rejected{by_name(log.reasons)}")
-    if log.flags:
-        facts.append(f"flagged{by_name(log.flags)}")
-    return ", ".join(facts)
-
-
-def _example(reject: Mapping[str, object]) -> str:
-    """Where to look for what was set aside; what it said is not repeated."""
-    place = "" if reject["position"] is None else f" at byte {reject['position']:,}"
-    detail = f": {reject['detail']}" if reject["detail"] else ""
-    return f"  {reject['reason']}, the latest{place}{detail}; correct the line or leave it out"
-
-
-def _heard(recordings: list[Path], store: Store, say: Callable[[str], None]) -> Heard:
-    """What the recordings tell, named with the key of the store."""
-    if not recordings:
-        return Heard()
-    events = EventFiles(store.key, store.hash_key_id, say)
-    for file in recordings:
-        events.read(file)
-    return events.told()
 
 
 def _check_events(table: pa.Table, heard: Heard) -> None:

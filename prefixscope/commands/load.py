@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dashboard.figures.numbers import percent
 from exporter.errors import PrefixscopeError
+from exporter.prompts.naming import PromptReader
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
 from exporter.sources.events.recorded import EventsSummary
 from exporter.sources.formats import FORMATS
@@ -24,6 +25,7 @@ from prefixscope.commands import options
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load
 from prefixscope.place import Place
 from prefixscope.settings import load_settings
+from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, give, prompt_reader
 
 
 def ingest(
@@ -49,6 +51,8 @@ def ingest(
             help="Settings file with the naming rules of the source; an exporter has its own.",
         ),
     ] = None,
+    tokenizer: Tokenizer = None,
+    chat_template: ChatTemplate = None,
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
@@ -69,7 +73,8 @@ def ingest(
     place = options.place(url, store, token)
     inputs = [text if is_object_path(text) or is_database_path(text) else Path(text)
               for text in files]  # fmt: skip
-    loaded = _load_with_bar(inputs, place, source, log_format, rules)
+    reader = prompt_reader(tokenizer, chat_template)
+    loaded = _load_with_bar(inputs, place, source, log_format, rules, reader)
     _print_summary(loaded)
     for message in loaded.failed:
         options.messages().print(Text.assemble(("error: ", "bold red"), message))
@@ -78,10 +83,16 @@ def ingest(
 
 
 def _load_with_bar(
-    files: list[Path | str], place: Place, source: str, log_format: str, names: Names | None
+    files: list[Path | str],
+    place: Place,
+    source: str,
+    log_format: str,
+    names: Names | None,
+    reader: PromptReader | None,
 ) -> Loaded:
     """Load with a bar on standard error, which only a terminal shows."""
     with connect(place, create=True) as target:
+        give(target, reader)
         if place.url is None and place.store is None:
             refuse_demo(target)
         messages = options.messages()
