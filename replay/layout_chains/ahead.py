@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from replay.layout_chains.prompts import Codes, Prompts
+from replay.layout_chains.prompts import NOT_GIVEN, Codes, Prompts
 from replay.traffic import Flags, Numbers
 
 # Of the requests on each side of a parting place, so many must agree again behind it.
 _SAME_PLACE_RATIO, _SHIFTED_RATIO = 0.8, 0.5
 # From so many on that went one way, that is the usual one.
 _USUAL_WAY_RATIO = 0.3
-# Behind a place stands what is held by so many, as a share of the most widely held block.
+# Behind a place stands what is held by so many, as a share of what most blocks there are held by.
 _OFTEN_RATIO = 0.8
 # Of what lies behind, so much must be the same again.
 _MIN_SHARED_RATIO, _MIN_SHARED_BLOCKS = 0.02, 4
@@ -24,14 +24,20 @@ _MOVED_BLOCKS = 4
 _HELD_RATIO = 0.3
 # Of blocks that were moved, so few may have been moved across the end of the place.
 _STRAY_RATIO = 0.02
-# Requests whose orders are compared stand so far apart in the list; of the pairs so many must
-# contradict each other. What is merely shifted never does.
-_COMPARED_STEPS = (1, 2, 3, 5, 8, 13)
-_MIN_CROSSED, _CROSSED_RATIO = 3, 0.02
+# The orders of so many requests are compared, each with each; of the pairs so many must contradict
+# each other. What is merely shifted never does.
+_COMPARED_ROWS = 100
+_MIN_CROSSED, _CROSSED_RATIO = 4, 0.003
 # Ways that stay together for at least so many blocks, and for the same number but this.
-_PARALLEL_BLOCKS, _PARALLEL_SPREAD = 4, 2
+_PARALLEL_BLOCKS, _PARALLEL_SPREAD = 8, 2
+# Of pairs of requests of one user or session, so many go the same way.
+_KEPT_RATIO, _MIN_KEPT_PAIRS = 0.9, 6
 # What two ways alone have in common must be longer.
 _PARALLEL_BLOCKS_OF_TWO = 16
+
+
+# The different blocks of a request in the order of their numbers, and where each comes first.
+_Head = tuple[Numbers, Numbers]
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class Ahead:
     blocks: npt.NDArray[np.int64]
     child: Codes
     unit: Codes
+    tenant: Codes
 
     @classmethod
     def of(cls, prompts: Prompts, rows: Numbers, at: Numbers) -> "Ahead":
@@ -68,7 +75,9 @@ class Ahead:
             blocks[number, : len(tail)] = tail
         _, child = np.unique(blocks[:, 0], return_inverse=True)
         _, unit = np.unique(prompts.unit[rows], return_inverse=True)
-        return cls(rows, blocks, child.astype(np.int64), unit.astype(np.int64))
+        return cls(
+            rows, blocks, child.astype(np.int64), unit.astype(np.int64), prompts.tenant[rows]
+        )
 
     def gaps(self) -> Gaps | None:
         """The place, if there is one here; None where everyone goes on with a text of their own."""
@@ -76,10 +85,13 @@ class Ahead:
         moved = self._moved_gap(same)
         if moved is not None:
             return moved
-        gaps = self._shifted_gaps() if same is None else same
-        if gaps is not None and self._is_worth(gaps):
-            return Gaps(gaps)
-        return self._parallel_gaps()
+        if same is not None and self._is_worth(same):
+            return Gaps(same)
+        parallel = self._parallel_gaps()
+        if parallel is not None:
+            return parallel
+        gaps = self._shifted_gaps()
+        return Gaps(gaps) if gaps is not None and self._is_worth(gaps) else None
 
     def _same_gap(self) -> Numbers | None:
         """Blocks of the place where it is as long in nearly all; None: there is no such length."""
@@ -111,34 +123,35 @@ class Ahead:
         if not length:
             return None
         held = (self._held_by_many(ids, back, self.unit) & (ids >= 0))[back][:, :length]
-        if held.mean() < _HELD_RATIO or not self._on_both_sides(gaps >= 0, _SHIFTED_RATIO):
+        enough: npt.NDArray[np.bool_] = np.greater_equal(gaps, 0)
+        if held.mean() < _HELD_RATIO or not self._on_both_sides(enough, _SHIFTED_RATIO):
             return None
         return Gaps(gaps, crossed=True) if self._is_crossed(length) else None
 
     def _is_crossed(self, length: int) -> bool:
         """Do parts before this column come in one order in some requests, in another in others?
-        Counted over pairs of requests, every one with a few others far apart in the list."""
-        rows, crossed, compared = len(self.rows), 0, 0
-        for step in _COMPARED_STEPS:
-            for row in range(rows - step % rows):
-                other = (row + step) % rows
-                if self.unit[row] != self.unit[other] and self.child[row] != self.child[other]:
+        Counted over pairs of requests."""
+        rows = np.unique(np.linspace(0, len(self.rows) - 1, _COMPARED_ROWS).astype(np.int64))
+        heads = [np.unique(self.blocks[row, :length], return_index=True) for row in rows.tolist()]
+        crossed, compared = 0, 0
+        for one in range(len(rows)):
+            for other in range(one):
+                if self.unit[rows[one]] != self.unit[rows[other]]:
                     compared += 1
-                    crossed += _in_another_order(
-                        self.blocks[row, :length], self.blocks[other, :length]
-                    )
+                    crossed += _in_another_order(heads[one], heads[other])
         return crossed >= max(_MIN_CROSSED, _CROSSED_RATIO * compared)
 
     def _shifted_gaps(self) -> Numbers | None:
         """Blocks of the place where its length differs: up to the first block that also stands
         behind the parting place of a request that went another way."""
         shared = self._shared()
-        has_any: Flags = shared.any(axis=1)
+        has_any = np.logical_or.reduce(shared, axis=1)
         if not self._on_both_sides(has_any, _SHIFTED_RATIO):
             return None
         # What most have, not what came back by chance in a few (a passage that was found again).
-        often = np.where(shared, self._holders(), 0)
-        usual = often >= _OFTEN_RATIO * often.max(axis=1, keepdims=True)
+        often = np.where(shared, self._holders(), np.nan)
+        often[~has_any] = 0
+        usual = often >= _OFTEN_RATIO * np.nanmedian(often, axis=1, keepdims=True)
         return np.where(has_any, (shared & usual).argmax(axis=1), -1)
 
     def _holders(self) -> Numbers:
@@ -161,9 +174,22 @@ class Ahead:
         alike = np.abs(runs - usual) <= _PARALLEL_SPREAD
         least = _PARALLEL_BLOCKS if alike.sum() > 2 else _PARALLEL_BLOCKS_OF_TWO
         together = alike[self.child]
+        if not self._is_kept():
+            return None
         if alike.sum() < 2 or usual < least or together.mean() < _SHIFTED_RATIO:
             return None
         return Gaps(np.where(together, 1, -1), parallel=True)
+
+    def _is_kept(self) -> bool:
+        """Does each user, or each session, always go the same way? What is chosen anew with every
+        request is no value that stands for somebody."""
+        for label in (self.tenant, self.unit):
+            pairs = label[:, None] == label[None, :]
+            pairs &= (label[:, None] != NOT_GIVEN) & ~np.eye(len(label), dtype=np.bool_)
+            same = (self.child[:, None] == self.child[None, :])[pairs]
+            if len(same) >= _MIN_KEPT_PAIRS and same.mean() >= _KEPT_RATIO:
+                return True
+        return False
 
     def _runs(self) -> Numbers:
         """Blocks that all requests of each way share; -1 where one witness alone goes it."""
@@ -228,7 +254,9 @@ def _first_cut(nearest: Numbers, farthest: Numbers, width: int) -> int:
     return begin + int(quiet[0]) if len(quiet) else 0
 
 
-def _in_another_order(one: Numbers, other: Numbers) -> bool:
+def _in_another_order(one: _Head, other: _Head) -> bool:
     """Do two requests hold blocks in orders that contradict each other?"""
-    _, here, there = np.intersect1d(one[one >= 0], other[other >= 0], return_indices=True)
+    places = np.searchsorted(other[0], one[0]).clip(max=len(other[0]) - 1)
+    both = (other[0][places] == one[0]) & (one[0] >= 0)
+    here, there = one[1][both], other[1][places[both]]
     return bool((np.diff(there[np.argsort(here)]) < 0).any())

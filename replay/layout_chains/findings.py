@@ -96,7 +96,7 @@ def layout_findings(
 def _is_worth(found: LayoutFinding, prompts: Prompts) -> bool:
     """What changes with every request and wins next to nothing is none."""
     if found.frequency == "once":
-        return True
+        return found.rejoins or found.lost_tokens >= _MIN_EACH_TOKENS
     always = found.frequency == "request" and not found.in_turns
     each = max(_MIN_EACH_TOKENS, _MIN_EACH_RATIO * float(np.median(prompts.prompt_tokens)))
     if not found.in_turns and found.gain_tokens < each * found.changes:

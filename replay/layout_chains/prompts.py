@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from replay.contents import prefix_names
 from replay.known_blocks import Blocks, numbered, within
-from replay.traffic import Chains, Numbers, Seconds, Small
+from replay.traffic import Chains, Names, Numbers, Seconds, Small
 
 Codes = npt.NDArray[np.int64]
 # A label that was not given.
@@ -135,14 +135,29 @@ def reused_tokens(contents: Sequence[Small], space: Codes, grain_tokens: int) ->
     if not starts[-1]:
         return np.zeros(len(contents), np.int64)
     blocks = Blocks.of(np.concatenate(contents).astype(np.uint64), starts)
-    names = prefix_names(blocks.block.astype(np.uint64), blocks)
-    names = within(names, (space - space.min())[blocks.owner])
+    names = within(_prefixes(blocks), (space - space.min())[blocks.owner])
     _, first, back = np.unique(names, return_index=True, return_inverse=True)
     seen = blocks.owner[first[back]] < blocks.owner
     leading = np.where(seen, np.iinfo(np.int32).max, blocks.places())
     depth = lengths.copy()
     np.minimum.at(depth, blocks.owner, leading.astype(np.int64))
     return depth * grain_tokens
+
+
+def beginnings(prompts: Prompts) -> tuple[Numbers, Numbers, Numbers]:
+    """Of all blocks of all requests: a number for all contents up to it, whatever the scope; the
+    request it is of; its place in the prompt."""
+    lengths = np.array([len(each) for each in prompts.contents], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    if not starts[-1]:
+        return (np.empty(0, np.int64),) * 3
+    blocks = Blocks.of(np.concatenate(prompts.contents).astype(np.uint64), starts)
+    numbers = numbered(_prefixes(blocks))[0].astype(np.int64)
+    return numbers, blocks.owner.astype(np.int64), blocks.places().astype(np.int64)
+
+
+def _prefixes(blocks: Blocks) -> Names:
+    return prefix_names(blocks.block.astype(np.uint64), blocks)
 
 
 def _split(numbers: Small, starts: Numbers) -> list[Small]:

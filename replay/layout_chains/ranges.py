@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.layout_chains.prompts import Prompts
+from replay.layout_chains.prompts import Prompts, beginnings
 from replay.traffic import Numbers
 
 # Shares that differ by no more than this are one range.
@@ -32,23 +32,17 @@ class TokenRange:
 def ranges_of(prompts: Prompts) -> list[TokenRange]:
     """From token 0 on, blocks of like shares taken together; at most MOST_RANGES, the last of which
     reaches to the end of the longest prompt. Of prompts without blocks none."""
-    lengths = np.array([len(chain) for chain in prompts.chains], np.int64)
-    if not lengths.sum():
+    names, owner, place = beginnings(prompts)
+    if not len(names):
         return []
-    owner = np.repeat(np.arange(len(prompts)), lengths)
-    place = np.concatenate([np.arange(length) for length in lengths.tolist()])
-    table = _shares(prompts, owner, place)
-    return _together(table, prompts.grain_tokens)
+    return _together(_shares(prompts, names, owner, place), prompts.grain_tokens)
 
 
-def _shares(prompts: Prompts, owner: Numbers, place: Numbers) -> Numbers:
-    """By block: requests that have it, that have the most frequent one, one of several, and content
-    of others."""
+def _shares(prompts: Prompts, names: Numbers, owner: Numbers, place: Numbers) -> Numbers:
+    """By block: requests that have it; with the most frequent beginning; with one that others have;
+    with content that others have."""
     blocks = int(place.max()) + 1
-    _, back, often = np.unique(
-        np.concatenate(prompts.chains), return_inverse=True, return_counts=True
-    )
-    times = often[back]
+    times = np.bincount(names)[names]
     most = np.zeros(blocks, np.int64)
     np.maximum.at(most, place, times)
     return np.stack(

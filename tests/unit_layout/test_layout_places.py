@@ -1,0 +1,163 @@
+"""Places found in generated traffic with a known defect; prompts compared by brute force."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replay.layout_chains.findings import layout_findings
+from replay.layout_chains.groups import groups_of
+from replay.layout_chains.prompts import Prompts, reused_tokens
+from replay.layout_chains.ranges import ranges_of
+from replay.lru import modelled_cached_tokens
+from replay.rules import RULES
+from replay.traffic import Chains, Traffic
+from tests.unit_layout.inject_token_defects import DEFECTS, inject
+from tests.unit_layout.told_from_tokens import VLLM, found_in, is_right
+
+# Contents of blocks as small numbers: equal numbers are equal tokens.
+CONTENTS = st.lists(st.lists(st.integers(1, 4), max_size=6), min_size=1, max_size=8)
+
+
+# The others are large; their frequencies are told of small traffic below.
+@pytest.mark.parametrize("defect", sorted({*DEFECTS} - {"value_day", "value_session"}))
+def test_a_defect_is_found_with_its_kind_frequency_and_place(defect: str) -> None:
+    injected = inject(101, defect)
+    found = found_in(injected)
+    assert [is_right(each, injected.truth) for each in found] == [True], found
+
+
+@pytest.mark.parametrize("seed", [101, 102])
+def test_a_template_without_a_defect_has_no_finding(seed: int) -> None:
+    assert found_in(inject(seed, None)) == []
+
+
+def test_no_text_and_no_token_id_reaches_a_finding() -> None:
+    """All that is handed over are hashes; a finding is numbers and words of ours."""
+    (found,) = found_in(inject(101, "value_request"))
+    assert {type(value) for value in vars(found).values()} <= {str, int, float, bool, type(None)}
+    assert (found.kind, found.frequency) == ("unknown", "request")
+
+
+def prompts_of_contents(contents: list[list[int]], **columns: object) -> Prompts:
+    """Blocks of 16 tokens; chain names are made here, in the plainest way."""
+    chains = [[hash(tuple(own[: end + 1])) % 2**63 for end in range(len(own))] for own in contents]
+    return Prompts.of(
+        Chains.of(chains, 16, contents),
+        prompt_tokens=[16 * len(own) + 1 for own in contents],
+        **{"started": [*range(len(contents))], **columns},  # type: ignore[arg-type]
+    )
+
+
+def shared(one: list[int], other: list[int]) -> int:
+    depth = 0
+    while depth < min(len(one), len(other)) and one[depth] == other[depth]:
+        depth += 1
+    return depth
+
+
+@settings(max_examples=30, deadline=None)
+@given(CONTENTS)
+def test_what_could_be_reused_is_the_longest_beginning_seen_before(
+    contents: list[list[int]],
+) -> None:
+    told = prompts_of_contents(contents)
+    expected = [
+        16 * max((shared(own, before) for before in contents[:row]), default=0)
+        for row, own in enumerate(contents)
+    ]
+    space = np.zeros(len(contents), np.int64)
+    assert reused_tokens(told.contents, space, 16).tolist() == expected
+    traffic = Traffic(
+        prompt_tokens=told.prompt_tokens, cached_tokens=told.cached_tokens,
+        chains=Chains.of([chain.tolist() for chain in told.chains], 16),
+    )  # fmt: skip
+    modelled = modelled_cached_tokens(traffic, RULES["full"].of_blocks(16), None)
+    assert modelled.tolist() == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(CONTENTS)
+def test_ranges_count_requests_as_loops_do(contents: list[list[int]]) -> None:
+    found = ranges_of(prompts_of_contents(contents))
+    blocks = max(len(own) for own in contents)
+    # So few requests: the shares of two ranges differ by more than a fiftieth, or not at all.
+    for block in range(blocks):
+        (own,) = [each for each in found if each.from_token <= 16 * block < each.until_token]
+        have = [row for row in contents if len(row) > block]
+        heads = [tuple(row[: block + 1]) for row in have]
+        assert own.requests == len(have)
+        assert own.same_requests == max(map(heads.count, heads))
+        assert own.reuse_requests == sum(heads.count(head) > 1 for head in heads)
+        assert own.content_requests == sum(
+            any(row[block] in other for other in contents if other is not row) for row in have
+        )
+    assert sum(each.until_token - each.from_token for each in found) == 16 * blocks
+
+
+def test_a_new_version_costs_each_replica_its_text_once() -> None:
+    """40 blocks of instructions, the 11th of which changes on the tenth request; two replicas."""
+    head, tail = list(range(100, 110)), list(range(200, 229))
+    contents = [[*head, 1 if row < 10 else 2, *tail, 1000 + row] for row in range(20)]
+    told = prompts_of_contents(
+        contents,
+        started=[60.0 * row for row in range(20)],
+        ready=[60.0 * row + 5 for row in range(20)],
+        replica=["ab"[row % 2] for row in range(20)],
+    )
+    (found,) = layout_findings(told, VLLM)
+    assert (found.kind, found.frequency, found.from_token) == ("template_version", "once", 160)
+    # Blocks 10 to 39 on each replica; b sees it first with request 11, whose first token ends it.
+    assert found.lost_tokens == 2 * 30 * 16
+    assert (found.since, found.warm_again_by) == (600.0, 665.0)
+    assert found.gain_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "frequency"),
+    [
+        (lambda row: row, "request"),
+        (lambda row: row // 3, "session"),
+        (lambda row: row % 4, "user"),
+        (lambda row: 0 if row < 20 else 1, "day"),
+    ],
+)
+def test_how_often_a_value_changes(value: Callable[[int], int], frequency: str) -> None:
+    """Sessions of three requests, tenants that come in turn, a midnight between rows 19 and 20."""
+    rows = range(40)
+    contents = [
+        [1, 2, 10_000 + value(row), *range(100, 130), 20_000 + row, 30_000 + row] for row in rows
+    ]
+    told = prompts_of_contents(
+        contents,
+        started=[86_400.0 * 100 + 600 * (row - 19.5) for row in rows],
+        session=[row // 3 if frequency == "session" else row for row in rows],
+        tenant=[f"tenant {row % 4}" for row in rows],
+    )
+    (found,) = layout_findings(told, VLLM)
+    assert (found.kind, found.frequency, found.from_token) == ("unknown", frequency, 32)
+    # Each further value costs the instructions behind it once more.
+    values = len({value(row) for row in rows})
+    assert found.gain_tokens == (values - 1) * 30 * 16
+
+
+def test_own_text_behind_an_equal_beginning_is_no_finding() -> None:
+    contents = [[*range(1, 21), *range(1000 * row, 1000 * row + 30)] for row in range(1, 12)]
+    assert layout_findings(prompts_of_contents(contents), VLLM) == []
+
+
+def test_requests_of_no_template_are_put_together_by_what_they_hold() -> None:
+    """A number of its own in front of each; one request shares nothing."""
+    contents = [[10 + row, *range(100 + 50 * (row % 2), 120 + 50 * (row % 2))] for row in range(7)]
+    told = prompts_of_contents([*contents, [900, 901]])
+    assert [group.tolist() for group in groups_of(told)] == [[0, 2, 4, 6], [1, 3, 5]]
+
+
+def test_nothing_and_one_request_have_no_findings() -> None:
+    for contents in ([], [[]], [[1, 2, 3]]):
+        told = prompts_of_contents(contents)
+        assert layout_findings(told, VLLM) == []
+        assert groups_of(told) == []
+    assert ranges_of(prompts_of_contents([])) == []
