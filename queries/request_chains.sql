@@ -7,6 +7,7 @@ params:
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the request, UTC."}
+  arrived: {type: TIMESTAMP, unit: time, meaning: "When the row reached the store, UTC."}
   trace_id: {type: VARCHAR, unit: id, meaning: "Trace within which the names of blocks mean something, where hash_scope is trace."}
   session: {type: VARCHAR, unit: id, meaning: "Conversation, '' if not given."}
   replica: {type: VARCHAR, unit: name, meaning: "Replica, '' if not given."}
@@ -38,7 +39,7 @@ columns:
   position: {type: BIGINT, unit: position, meaning: "Where its line stands in that input."}
 */
 SELECT
-    ts, trace_id, coalesce(session, '') AS session, coalesce(replica, '') AS replica,
+    ts, arrived, trace_id, coalesce(session, '') AS session, coalesce(replica, '') AS replica,
     coalesce(provider, '') AS provider, coalesce(model, '') AS model,
     coalesce(model_fingerprint, '') AS model_fingerprint, coalesce(route, '') AS route,
     coalesce(template, '') AS template, coalesce(tenant, '') AS tenant,

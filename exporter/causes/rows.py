@@ -8,11 +8,14 @@ whose caches count as its own does.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exporter.causes.block_sizes import BlockSizes
 from replay.hashes import HASH_GRAIN_TOKENS
 from replay.known_blocks import mixed, within
 from replay.pieces import placed
@@ -45,7 +48,7 @@ _DEFAULT_RULE = "full"
 _KEPT = "lookup_skipped"
 _BELOW_MINIMUM = "below_minimum"
 # The grain of chunks of text, which stand where blocks of so many tokens usually do.
-_OF_TEXT = -HASH_GRAIN_TOKENS
+OF_TEXT = -HASH_GRAIN_TOKENS
 
 
 @dataclass(frozen=True)
@@ -74,17 +77,19 @@ def parts_of(
     block_tokens: int | None,
     told: Mapping[str, int] | None = None,
     approximate: bool = False,
+    lasting: BlockSizes | None = None,
 ) -> Iterator[Part]:
     """The rows of a `request_chains` answer, part by part; of an empty table none.
 
     `rule` and `block_tokens`: what the person says holds for all. `told`: replica → tokens a
     block, as its events say. `approximate`: those known by chunks of their text are a part too,
-    with a scale; else they are rows without a chain.
+    with a scale; else they are rows without a chain. `lasting`: the rows are some of many, and
+    come in time; block sizes are those of all so far, and names of blocks mean the same in all.
     """
     table = table if approximate else _without_texts(table)
-    grains = _grains(table)
+    grains = grains_of(table)
     names = _rule_names(table) if rule is None else [rule.name] * len(table)
-    sizes = _block_sizes(table, np.abs(grains), block_tokens, told or {})
+    sizes = _block_sizes(table, np.abs(grains), block_tokens, told or {}, lasting or BlockSizes())
     # A rule that knows its block makes no difference between those that rows state.
     sizes[[bool((rule or RULES[name]).block_tokens) for name in names]] = 0
     kinds = _with_largest([*zip(names, grains.tolist(), sizes.tolist(), strict=True)])
@@ -97,9 +102,10 @@ def parts_of(
             found = (rule or RULES[name]).of_blocks(size or abs(grain) or HASH_GRAIN_TOKENS)
             if traffic is None:
                 own = taken(table, rows)
-                scale = _scale(own) if grain == _OF_TEXT else None
+                scale = _scale(own) if grain == OF_TEXT else None
                 own = own if scale is None else _in_units(own, scale, found)
-                traffic = _traffic(own, abs(grain) or HASH_GRAIN_TOKENS, found)
+                one_of_many = lasting is not None
+                traffic = _traffic(own, abs(grain) or HASH_GRAIN_TOKENS, found, one_of_many)
             is_hosted = rule is None and name != _DEFAULT_RULE
             yield Part(traffic, found, rows, own_sizes == size, is_hosted, scale)
 
@@ -118,13 +124,13 @@ def _without_texts(table: pa.Table) -> pa.Table:
 
 def _scale(table: pa.Table) -> Scale:
     columns = [("prompt_tokens", 0), ("cached_tokens", NOT_REPORTED), ("text_bytes", 0)]
-    return Scale.of(*(_whole(table[name], otherwise) for name, otherwise in columns))
+    return Scale.of(*(whole_of(table[name], otherwise) for name, otherwise in columns))
 
 
 def _in_units(table: pa.Table, scale: Scale, rule: CacheRule) -> pa.Table:
     """The same with all counts in units of text, and prompts that are too short in tokens out."""
     for name in ("prompt_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"):
-        units = scale.units(_whole(table[name], NOT_REPORTED))
+        units = scale.units(whole_of(table[name], NOT_REPORTED))
         column = pa.array(units, mask=units == NOT_REPORTED)
         table = table.set_column(table.schema.get_field_index(name), name, [column])
     short = pa.array(rule.too_short(scale.prompt_tokens))
@@ -133,7 +139,7 @@ def _in_units(table: pa.Table, scale: Scale, rule: CacheRule) -> pa.Table:
     return table.set_column(place, "ineligible_reason", reason)
 
 
-# Name of the rule, tokens a hash (0: no chain, _OF_TEXT: chunks of text), tokens a block of the
+# Name of the rule, tokens a hash (0: no chain, OF_TEXT: chunks of text), tokens a block of the
 # cache (0: nothing tells).
 _Kind = tuple[str, int, int]
 
@@ -154,14 +160,14 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
 
 def _order(table: pa.Table) -> Numbers:
     """The places of rows in the order in which they came, which is how bare traces run."""
-    order: Numbers = np.lexsort((_whole(table["position"], 0), _whole(table["batch"], 0)))
+    order: Numbers = np.lexsort((whole_of(table["position"], 0), whole_of(table["batch"], 0)))
     return order
 
 
 def _rule_names(table: pa.Table) -> list[str]:
     """A replica of one's own is no hosted cache, and nor is a block size where the provider is
     one that clients of any server name."""
-    stated = (_whole(table["block_size"], 0) > 0).tolist()
+    stated = (whole_of(table["block_size"], 0) > 0).tolist()
     names = []
     for row, (provider, replica) in enumerate(
         zip(table["provider"].to_pylist(), table["replica"].to_pylist(), strict=True)
@@ -172,51 +178,45 @@ def _rule_names(table: pa.Table) -> list[str]:
     return names
 
 
-def _grains(table: pa.Table) -> Numbers:
+def grains_of(table: pa.Table) -> Numbers:
     """Tokens a hash of each row, 0 of a row without a chain. Names of our own are made for 16
     tokens wherever the engine's block allows; others are of the block the row states."""
-    size = _whole(table["block_size"], 0)
+    size = whole_of(table["block_size"], 0)
     own = np.array([bool(key) for key in table["hash_key_id"].to_pylist()])
     grain = np.where(own & (size % HASH_GRAIN_TOKENS == 0), HASH_GRAIN_TOKENS, size)
     grain = np.where(grain > 0, grain, HASH_GRAIN_TOKENS)
-    grain = np.where(table["text_bytes"].is_valid().to_numpy(), _OF_TEXT, grain)
-    return np.where(_lengths(table["block_hashes"]) > 0, grain, 0)
+    grain = np.where(table["text_bytes"].is_valid().to_numpy(), OF_TEXT, grain)
+    return np.where(lengths_of(table["block_hashes"]) > 0, grain, 0)
 
 
 def _block_sizes(
-    table: pa.Table, grains: Numbers, block_tokens: int | None, told: Mapping[str, int]
+    table: pa.Table,
+    grains: Numbers,
+    block_tokens: int | None,
+    told: Mapping[str, int],
+    known: BlockSizes,
 ) -> Numbers:
     """Tokens a block of the cache that served each row: what the person says, else the events of
     its replica, else the row itself, else most rows of its model there, else most of all; 0 where
     nothing tells."""
     if block_tokens is not None:
         return np.full(len(table), block_tokens)
-    sizes = _whole(table["block_size"], 0).copy()
+    sizes = whole_of(table["block_size"], 0).copy()
     # A row that names no replica is of one of those that were heard.
     unnamed = next(iter(told.values())) if len(set(told.values())) == 1 else 0
     by_events = {"": unnamed} | dict(told)
     heard = np.array([by_events.get(name, 0) for name in table["replica"].to_pylist()], np.int64)
     sizes = np.where(heard > 0, heard, sizes)
     unknown = sizes <= 0
-    for places in (codes(table, "model", "replica"), np.zeros(len(table), np.int64)):
-        _fill_most(sizes, places)
+    known.fill(sizes, _places(table, "model", "replica"))
     smaller, larger = np.minimum(sizes, grains), np.maximum(sizes, grains)
     sizes[unknown & (smaller > 0) & (larger % np.maximum(smaller, 1) != 0)] = 0
     return sizes
 
 
-def _fill_most(sizes: Numbers, places: Numbers) -> None:
-    """Put in for unknown sizes the one that most rows of the same place have."""
-    known = sizes > 0
-    for place in np.unique(places[~known]).tolist():
-        own = places == place
-        if len(values := sizes[own & known]):
-            sizes[own & ~known] = Counter(values.tolist()).most_common(1)[0][0]
-
-
-def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule) -> Traffic:
-    cached = _whole(table["cached_tokens"], NOT_REPORTED)
-    reported = bool((cached != NOT_REPORTED).any())
+def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule, one_of_many: bool) -> Traffic:
+    cached = whole_of(table["cached_tokens"], NOT_REPORTED)
+    reported = one_of_many or bool((cached != NOT_REPORTED).any())
     started = table["ts"].cast(pa.int64()).to_numpy() / 1e6
     looked_up = started + _seconds(table["queue_seconds"], 0.0)
     scheduled = pc.equal(table["ttft_point"], "engine_scheduled").fill_null(False).to_numpy()
@@ -225,35 +225,35 @@ def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule) -> Traffic:
     ready = np.where(np.isnan(ready), ended, ready)
     reasons = table["ineligible_reason"].to_pylist()
     return Traffic(
-        prompt_tokens=_whole(table["prompt_tokens"], 0),
+        prompt_tokens=whole_of(table["prompt_tokens"], 0),
         cached_tokens=cached,
-        chains=_chains(table, grain_tokens),
+        chains=chains_of(table, grain_tokens, one_of_many),
         # Without observed counts it is a trace: it runs in its own order, by prompts alone.
         looked_up=looked_up if reported else None,
         ready=ready if reported else None,
         ended=ended if reported else None,
         replica=codes(table, "replica"),
-        deployment=_deployments(table),
+        deployment=deployments_of(table),
         scope=codes(table, "scope"),
         ineligible=np.array([bool(reason) for reason in reasons]),
         kept=np.array([reason in ("", _KEPT) for reason in reasons]),
-        output_tokens=_whole(table["output_tokens"], 0) if reported else None,
+        output_tokens=whole_of(table["output_tokens"], 0) if reported else None,
         eligible_tokens=_eligible(table, cached, rule),
-        pieces=_pieces(table),
+        pieces=_pieces(table, one_of_many),
     )
 
 
-def _pieces(table: pa.Table) -> Pieces | None:
+def _pieces(table: pa.Table, one_of_many: bool) -> Pieces | None:
     """Pieces cut by content, ends in units of text where they are of text. None where most blocks
     are of rows without: then the blocks themselves tell more."""
-    pieces, blocks = _lengths(table["piece_hashes"]), _lengths(table["block_hashes"])
+    pieces, blocks = lengths_of(table["piece_hashes"]), lengths_of(table["block_hashes"])
     if not pieces.any() or 2 * blocks[pieces > 0].sum() < blocks.sum():
         return None
     lengths = pc.list_flatten(table["piece_lengths"]).cast(pa.int64()).to_numpy()
-    found = placed(_flat(table["piece_hashes"]), lengths, starts_of(pieces))
+    found = placed(flat_of(table["piece_hashes"]), lengths, starts_of(pieces))
     of_text = np.repeat(table["text_bytes"].is_valid().to_numpy(), pieces)
     ends = np.where(of_text, found.ends // UNIT_BYTES, found.ends)
-    space = np.repeat(_spaces(table), pieces)
+    space = np.repeat(spaces_of(table, one_of_many), pieces)
     names = within(found.names, space) if space.any() else found.names
     return Pieces(names, ends, found.starts)
 
@@ -262,16 +262,16 @@ def _eligible(table: pa.Table, cached: Numbers, rule: CacheRule) -> Numbers | No
     """Hosted caches with a lifetime hold what is marked: what was read and what was written."""
     if rule.lifetime_seconds is None:
         return None
-    written = _whole(table["cache_write_tokens"], -1)
-    prompt = _whole(table["prompt_tokens"], 0)
+    written = whole_of(table["cache_write_tokens"], -1)
+    prompt = whole_of(table["prompt_tokens"], 0)
     return np.where(written < 0, prompt, np.maximum(cached, 0) + written)
 
 
-def _chains(table: pa.Table, grain_tokens: int) -> Chains:
+def chains_of(table: pa.Table, grain_tokens: int, one_of_many: bool = False) -> Chains:
     """Names of blocks, made different where they do not mean the same."""
-    lengths = _lengths(table["block_hashes"])
-    names, contents = _flat(table["block_hashes"]), _contents(table, lengths)
-    space = np.repeat(_spaces(table), lengths)
+    lengths = lengths_of(table["block_hashes"])
+    names, contents = flat_of(table["block_hashes"]), _contents(table, lengths)
+    space = np.repeat(spaces_of(table, one_of_many), lengths)
     if space.any():
         names = within(names, space)
         contents = None if contents is None else within(contents, space)
@@ -281,16 +281,17 @@ def _chains(table: pa.Table, grain_tokens: int) -> Chains:
 def _contents(table: pa.Table, lengths: Numbers) -> Names | None:
     """Content hashes of all blocks; a row without has contents that no other row shares, so that
     it takes no part in what is told by content. None where no row has any."""
-    told = _flat(table["content_hashes"])
+    told = flat_of(table["content_hashes"])
     if not len(told):
         return None
-    contents = mixed(~_flat(table["block_hashes"]))
-    contents[np.repeat(_lengths(table["content_hashes"]) > 0, lengths)] = told
+    contents = mixed(~flat_of(table["block_hashes"]))
+    contents[np.repeat(lengths_of(table["content_hashes"]) > 0, lengths)] = told
     return contents
 
 
-def _spaces(table: pa.Table) -> Numbers:
-    """A number for each space within which the names of blocks mean the same."""
+def spaces_of(table: pa.Table, one_of_many: bool = False) -> npt.NDArray[np.integer]:
+    """A number for each space within which the names of blocks mean the same; `one_of_many`: the
+    same number in every table."""
     scopes = table["hash_scope"].to_pylist()
     traces, replicas = table["trace_id"].to_pylist(), table["replica"].to_pylist()
     within_ = {"trace": traces, "engine": replicas}
@@ -302,10 +303,18 @@ def _spaces(table: pa.Table) -> Numbers:
         f"{key}/{place}"
         for key, place in zip(table["hash_key_id"].to_pylist(), places, strict=True)
     ]
-    return _codes(keys)
+    return lasting_numbers(keys) if one_of_many else _codes(keys)
 
 
-def _deployments(table: pa.Table) -> Numbers:
+def lasting_numbers(names: Sequence[str]) -> Names:
+    """A number for each name, the same in any table."""
+    numbers = {
+        name: int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in set(names)
+    }
+    return np.array([numbers[name] for name in names], np.uint64)
+
+
+def deployments_of(table: pa.Table) -> Numbers:
     """A number for each model and version of its weights. A row that leaves one out is of the
     only one that its replica is known for, or the only one there is: that a column begins to be
     filled is no deployment."""
@@ -330,8 +339,12 @@ def _filled(values: list[str], places: Sequence[object]) -> list[str]:
 
 def codes(table: pa.Table, *names: str) -> Numbers:
     """A number from 0 for each different value of columns, in order of appearance."""
+    return _codes(_places(table, *names))
+
+
+def _places(table: pa.Table, *names: str) -> list[str]:
     columns = [table[name].to_pylist() for name in names]
-    return _codes(["\x1f".join(map(str, values)) for values in zip(*columns, strict=True)])
+    return ["\x1f".join(map(str, values)) for values in zip(*columns, strict=True)]
 
 
 def _codes(values: list[str]) -> Numbers:
@@ -340,7 +353,7 @@ def _codes(values: list[str]) -> Numbers:
     return numbers
 
 
-def _whole(column: pa.ChunkedArray, otherwise: int) -> Numbers:
+def whole_of(column: pa.ChunkedArray, otherwise: int) -> Numbers:
     filled: Numbers = column.cast(pa.int64()).fill_null(otherwise).to_numpy()
     return filled
 
@@ -350,12 +363,12 @@ def _seconds(column: pa.ChunkedArray, otherwise: float = float("nan")) -> Second
     return filled
 
 
-def _lengths(column: pa.ChunkedArray) -> Numbers:
+def lengths_of(column: pa.ChunkedArray) -> Numbers:
     lengths: Numbers = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
     return lengths
 
 
-def _flat(column: pa.ChunkedArray) -> Names:
+def flat_of(column: pa.ChunkedArray) -> Names:
     names: Names = pc.list_flatten(column).to_numpy()
     return names
 
