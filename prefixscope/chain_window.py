@@ -78,20 +78,22 @@ class Room:
         return cls(enough, f"{free / 1e9:.1f} GB of free memory are enough for {enough:,}")
 
 
-def ask_chains(answers: Answers, window: Window, room: Room) -> Chains:
-    """The rows of a window that has any, behind as much of the horizon as there is room for.
+def ask_chains(answers: Answers, window: Window, room: Room, history: bool = True) -> Chains:
+    """The rows of a window that has any, behind as much of the horizon as there is room for, or
+    without any `history`.
 
     PrefixscopeError where no row could be explained, or the window alone has no room.
     """
     _refuse_unexplained(_counts(answers, window))
+    spans = _HISTORIES if history else _HISTORIES[-1:]
     if room.hashes is None:
-        return Chains(_answer(answers, "request_chains", window.after(HORIZON)))
+        return Chains(_answer(answers, "request_chains", window.after(spans[0])))
     hashes = 0
-    for history in _HISTORIES if window.since is not None else _HISTORIES[:1]:
-        asked = window.after(history)
+    for span in spans if window.since is not None else spans[:1]:
+        asked = window.after(span)
         hashes = _counts(answers, asked)["hashes"]
         if hashes <= room.hashes:
-            return Chains(_answer(answers, "request_chains", asked), history)
+            return Chains(_answer(answers, "request_chains", asked), span)
     raise PrefixscopeError(
         f"the chains of these requests have {hashes:,} hashes, and {room.words}: {_NARROWER}"
     )

@@ -33,6 +33,7 @@ COMMANDS = {
     "report": (LOOK, "report"),
     "explain": (EXPLAIN, "explain"),
     "attribute": (EXPLAIN, "attribute"),
+    "export": (WHAT_IF, "export"),
     "curve": (WHAT_IF, "curve"),
     "geometry": (WHAT_IF, "plan"),
     "doctor": (OPERATE, "doctor"),
