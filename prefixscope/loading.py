@@ -28,6 +28,7 @@ from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages, targ
 from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.spend_logs import Address, is_database_path
 from exporter.sources.spend_logs_intake import SpendLogReader
+from exporter.templates_found.find import find_templates
 from prefixscope.client import Exporter, OpenStore
 
 STDIN = Path("-")
@@ -107,6 +108,8 @@ def load(
                     loaded.logs[str(path)] = summary
         except PrefixscopeError as error:
             loaded.failed.append(str(error))
+    if isinstance(target, OpenStore):  # an exporter looks for them itself
+        find_templates(target.store)
     return loaded
 
 

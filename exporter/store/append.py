@@ -27,6 +27,7 @@ from exporter.store.feed import Feed
 from exporter.store.identity import Facts, Settled
 from exporter.store.rollup import REPORTED
 from exporter.store.store import Store
+from exporter.templates_found.assign import ANY_UNNAMED, assign_fresh
 from queries.times import utc_without_zone
 
 
@@ -144,6 +145,8 @@ class _Append:
         turned = look.decode and decode.mark(self.cursor, look.first_ts, look.last_ts)
         if look.caching_off or joined is not None or turned or settled != Settled():
             look = self._look()
+        if look.unnamed_chains and self.store.found_blocks:
+            assign_fresh(self.cursor, fresh.batch, self.store.found_blocks)
         result = self._result(settled, look)
         result.accepted += joined or 0  # both rows of a pair were taken, though one is left
         delta.late_tokens = look.late_tokens
@@ -327,6 +330,7 @@ class _Look(NamedTuple):
     caching_off: bool
     sides: list[str]
     decode: bool
+    unnamed_chains: bool
     kept: int
     flagged: str | None
     first_ts: datetime | None
@@ -356,7 +360,7 @@ _TALLY = f"""
 
 
 _LOOK = f"""SELECT {identity.FACTS}, {eligibility.ANY_OFF},
-    list_distinct([min(side), max(side)]), {decode.LOOKS_LIKE_DECODE}, {_TALLY}
+    list_distinct([min(side), max(side)]), {decode.LOOKS_LIKE_DECODE}, {ANY_UNNAMED}, {_TALLY}
     FROM requests b WHERE batch = $batch"""
 _INSERT_STANDING = """INSERT INTO requests BY NAME SELECT
     * REPLACE ($batch::BIGINT AS batch, $arrived::TIMESTAMP AS arrived) FROM {reading}"""

@@ -20,7 +20,10 @@ _CONTENT = (
 
 
 def _content(row: str) -> str:
-    return f"({', '.join(f'{row}.{name}' for name in _CONTENT)})"
+    # A template that was found is nothing the row said.
+    given = f"CASE WHEN {row}.found_template IS NULL THEN {row}.template END"
+    values = (given if name == "template" else f"{row}.{name}" for name in _CONTENT)
+    return f"({', '.join(values)})"
 
 
 def _richness(row: str) -> str:

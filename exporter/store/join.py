@@ -93,6 +93,9 @@ def _merged() -> str:
 
 
 _OTHERWISE = {
+    # What was found for either is found anew for both.
+    "template": """coalesce(CASE WHEN g.found_template IS NULL THEN g.template END,
+        CASE WHEN e.found_template IS NULL THEN e.template END)""",
     "side": "NULL",
     **{name: f"if(e.block_hashes IS NULL AND g.block_hashes IS NOT NULL, g.{name}, e.{name})"
        for name in _OF_CHAIN},

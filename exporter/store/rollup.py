@@ -6,6 +6,7 @@ never reads the past, and a late row costs no more than a punctual one.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -62,10 +63,15 @@ _TENANT = """CASE WHEN tenant IS NULL
 
 
 def add(
-    cursor: duckdb.DuckDBPyConnection, relation: str, *, where: str = "true", sign: int = 1
+    cursor: duckdb.DuckDBPyConnection,
+    relation: str,
+    *,
+    where: str = "true",
+    sign: int = 1,
+    rollups: Sequence[Rollup] = ROLLUPS,
 ) -> None:
     """Adds (or with sign -1 takes back) the rows of a relation with the columns of `requests`."""
-    for rollup in ROLLUPS:
+    for rollup in rollups:
         cursor.execute(_delta(rollup, relation, where, sign))
 
 

@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS requests (
     piece_hashes UBIGINT[], piece_lengths UTINYINT[], text_bytes BIGINT,
     hash_scope VARCHAR, hash_key_id VARCHAR,
     flags VARCHAR[],
+    found_template VARCHAR,  -- of a row that gave none: whose name in found_templates its template is
     batch BIGINT NOT NULL,  -- number of the batch of lines that brought it
     position BIGINT NOT NULL  -- byte offset of its line in that input
 );
@@ -75,6 +76,22 @@ CREATE OR REPLACE MACRO sum_entries(entries) AS map_from_entries(list_filter(
     lambda e: e.value <> 0));
 CREATE OR REPLACE MACRO sum_histograms(histograms) AS
     sum_entries(flatten(list_transform(histograms, lambda h: map_entries(h))));
+
+-- Shared prefixes that were found in chains of requests without a template (exporter.templates_found).
+-- Rows without one that begin with a prefix have `given_name`, else `name`, as their template.
+-- `prefix`: its chain hash in no scope. `heir_of`: the name of the version it took over from.
+CREATE TABLE IF NOT EXISTS found_templates (
+    name VARCHAR PRIMARY KEY, prefix UBIGINT NOT NULL, hash_key_id VARCHAR NOT NULL,
+    prefix_tokens BIGINT NOT NULL, first_seen TIMESTAMP NOT NULL, last_seen TIMESTAMP NOT NULL,
+    requests BIGINT NOT NULL, heir_of VARCHAR, given_name VARCHAR
+);
+-- By which chains they are known: the `blocks`-th hash of the chain in each scope they were met in.
+-- `place`: the replica whose names these are, where hash_scope is engine; else ''.
+CREATE TABLE IF NOT EXISTS found_prefixes (
+    prefix UBIGINT NOT NULL, hash_key_id VARCHAR NOT NULL, place VARCHAR NOT NULL,
+    blocks INTEGER NOT NULL, name VARCHAR NOT NULL, last_seen TIMESTAMP NOT NULL,
+    PRIMARY KEY (prefix, hash_key_id, place)
+);
 
 -- Before this hour the requests table no longer has rows: only roll-ups speak. One row.
 CREATE TABLE IF NOT EXISTS hot_since (hour TIMESTAMP NOT NULL);

@@ -24,6 +24,7 @@ from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
 from exporter.store.standing import Readings
+from exporter.templates_found.assign import found_blocks
 from queries.views import views_sql
 
 FILE_NAME = "prefixscope.duckdb"
@@ -100,6 +101,7 @@ class Store:
         self.last_batch = fold.last_batch(self.cursor())
         self.earliest = earliest(self.cursor())
         self.sides = _sides(self.cursor())
+        self.found_blocks = found_blocks(self.cursor())
         # Batches that were not folded yet: number, rows, and when they came in.
         self._pending: deque[tuple[int, int, float]] = deque()
         self._folded_at = 0.0

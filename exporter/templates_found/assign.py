@@ -1,0 +1,102 @@
+"""Rows without a template get the one found that their chain begins with; the longest one wins.
+
+A row that names its template keeps it. What was found for a row may be found longer later, and then
+changes; `found_template` tells the two apart.
+"""
+
+from datetime import datetime
+from typing import cast
+
+import duckdb
+
+from exporter.store import rollup
+from exporter.store.fold import folded_batch
+
+# SQL condition: a row has a chain and nobody said which template it is of. Names of blocks that
+# mean something within one trace only cannot name a template.
+UNNAMED = """template IS NULL AND block_hashes IS NOT NULL AND hash_scope IS DISTINCT FROM 'trace'
+    AND replica_role IS DISTINCT FROM 'decode'"""
+# The same of rows that were looked at before.
+NOT_GIVEN = UNNAMED.replace("template IS NULL", "(template IS NULL OR found_template IS NOT NULL)")
+# Whether any of some rows is such a one.
+ANY_UNNAMED = f"coalesce(bool_or({UNNAMED}), false)"
+# SQL: where the names of a row's blocks mean the same; see `found_prefixes`.
+PLACE = "if(hash_scope = 'engine', coalesce(replica, ''), '')"
+
+_OWN = f"""
+    WITH asked AS (
+        SELECT rowid AS stored_row, coalesce(hash_key_id, '') AS hash_key_id, {PLACE} AS place,
+            unnest(list_transform($blocks, lambda blocks: block_hashes[blocks])) AS prefix
+        FROM requests WHERE {{condition}})
+    SELECT stored_row, arg_max(name, blocks) AS name,
+        arg_max(coalesce(given_name, name), blocks) AS template
+    FROM asked JOIN found_prefixes USING (prefix, hash_key_id, place)
+        JOIN found_templates USING (name)
+    GROUP BY stored_row"""
+_ASSIGN_FRESH = f"""UPDATE requests SET template = own.template, found_template = own.name
+    FROM ({_OWN.format(condition=f"batch = $batch AND {UNNAMED}")}) own
+    WHERE requests.rowid = own.stored_row"""
+
+
+def found_blocks(cursor: duckdb.DuckDBPyConnection) -> list[int]:
+    """How long found templates are, in blocks of their chains: where to look in a chain."""
+    rows = cursor.execute("SELECT DISTINCT blocks FROM found_prefixes ORDER BY blocks").fetchall()
+    return [blocks for (blocks,) in rows]
+
+
+def assign_fresh(cursor: duckdb.DuckDBPyConnection, batch: int, blocks: list[int]) -> None:
+    """Gives the rows of a batch their templates, before they are folded."""
+    cursor.execute(_ASSIGN_FRESH, {"batch": batch, "blocks": blocks})
+
+
+def assign_stored(
+    cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime, blocks: list[int]
+) -> int:
+    """Gives stored rows of a span their templates and moves their sums in the roll-ups; returns how
+    many changed. Counters for Prometheus keep what was known when a row arrived: they cannot fall.
+    """
+    condition = f"ts >= $since AND ts < $until AND {NOT_GIVEN}"
+    cursor.execute(
+        f"""CREATE OR REPLACE TEMP TABLE turned AS
+        SELECT r.rowid AS stored_row, own.name AS own_name, own.template AS own_template,
+            r.* EXCLUDE (block_hashes, content_hashes)
+        FROM requests r JOIN ({_OWN.format(condition=condition)}) own ON r.rowid = own.stored_row
+        WHERE (r.template, r.found_template) IS DISTINCT FROM (own.template, own.name)""",
+        {"since": since, "until": until, "blocks": blocks},
+    )
+    return move(cursor)
+
+
+def move(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Gives the rows of temp table `turned` their own template and name, in store and roll-ups;
+    returns how many."""
+    folded = f"batch <= {folded_batch(cursor)}"
+    rollups = (rollup.HOUR,)
+    rollup.add(cursor, "turned", where=folded, sign=-1, rollups=rollups)
+    moved = "(SELECT * REPLACE (own_template AS template) FROM turned)"
+    rollup.add(cursor, moved, where=folded, rollups=rollups)
+    cursor.execute(
+        """UPDATE requests SET template = turned.own_template, found_template = turned.own_name
+        FROM turned WHERE requests.rowid = turned.stored_row"""
+    )
+    counted = cursor.execute("SELECT count(*) FROM turned").fetchone()
+    cursor.execute("DROP TABLE turned")
+    return cast(tuple[int], counted)[0]
+
+
+def rename(cursor: duckdb.DuckDBPyConnection, name: str, template: str) -> int:
+    """Gives all rows of the found template `name` another template; returns how many changed."""
+    cursor.execute(
+        """CREATE OR REPLACE TEMP TABLE turned AS SELECT rowid AS stored_row,
+            $name AS own_name, $template AS own_template, * EXCLUDE (block_hashes, content_hashes)
+        FROM requests WHERE found_template = $name AND template IS DISTINCT FROM $template""",
+        {"name": name, "template": template},
+    )
+    moved = move(cursor)
+    if template != name:
+        # What roll-ups have of rows that are no longer there: nobody else is called so.
+        cursor.execute(
+            "UPDATE hour_rollup SET template = $template WHERE template = $name",
+            {"name": name, "template": template},
+        )
+    return moved

@@ -1,0 +1,27 @@
+"""Looks for templates now and then while the exporter runs."""
+
+from exporter.judge_watch import JudgeWatch
+from exporter.store.store import Store
+from exporter.templates_found.find import find_templates
+
+# The first time soon, as a name from the start is worth more than one found late.
+FIRST_SECONDS, EVERY_SECONDS = 60.0, 600.0
+
+
+class TemplateWatch(JudgeWatch):
+    """Every ten minutes, in the background."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__("templates")
+        self._store = store
+        self._looked = False
+
+    def pause_seconds(self) -> float:
+        return EVERY_SECONDS if self._looked else FIRST_SECONDS
+
+    def judge_once(self) -> None:
+        find_templates(self._store)
+        self._looked = True
+
+    def failed(self) -> None:
+        """What was found before stays."""
