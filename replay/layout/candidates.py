@@ -63,9 +63,11 @@ def candidates_of(
         if candidate.fix.sorting is not None:
             ordered = {n: candidate.fix.sorting(prompt) for n, prompt in ordered.items()}
     searched = Searched(ordered, owners, numbering)
-    sites = _template_sites(searched)
+    # What was thought differs inside conversations; between them it is another conversation.
+    sites, ends = _template_sites(searched)
+    sites = [site for site in sites if site.looks != "thinking"]
     inside = _session_sites(searched, sites)
-    places = [_candidate(site, searched, prompts) for site in sites]
+    places = [_candidate(site, searched, prompts, ends) for site in sites]
     found += _merged(places)
     found += _merged_inside(inside, searched, prompts)
     return found
@@ -100,11 +102,11 @@ def _first_moved(
     return moved
 
 
-def _template_sites(searched: Searched) -> list[Site]:
+def _template_sites(searched: Searched) -> tuple[list[Site], dict[int, tuple[int, int]]]:
     atoms = searched.cut()
     numbers = list(atoms)
     if len(numbers) < 2:
-        return []
+        return [], {}
     by_length = sorted(range(len(numbers)), key=lambda place: len(atoms[numbers[place]]))
     centre = by_length[len(numbers) // 4]
     return sites_of([atoms[n] for n in numbers], numbers, centre, growing=False)
@@ -126,7 +128,7 @@ def _session_sites(searched: Searched, known: Sequence[Site]) -> list[Site]:
         if len(numbers) > 1:
             lengths = [len(atoms[number]) for number in numbers]
             centre = lengths.index(max(lengths))
-            inside = sites_of([atoms[n] for n in numbers], numbers, centre, growing=True)
+            inside, _ = sites_of([atoms[n] for n in numbers], numbers, centre, growing=True)
             found += [site for site in inside if not _is_covered(site, covered)]
     return found
 
@@ -143,15 +145,38 @@ def _overlap(one: Piece, other: Piece) -> bool:
     return one[0] == other[0] and one[1] <= other[2] and other[1] <= one[2]
 
 
-def _candidate(site: Site, searched: Searched, prompts: Mapping[int, Prompt]) -> Candidate:
+def _candidate(
+    site: Site,
+    searched: Searched,
+    prompts: Mapping[int, Prompt],
+    ends: Mapping[int, tuple[int, int]],
+) -> Candidate:
     numbers = sorted(site.values)
     kind = kind_of(site.looks, [site.values[number] for number in numbers])
     frequency, change = frequency_of(site.values, searched.owners, by_looks=kind in OWNED)
     if frequency == "once" and kind not in ("white_space", "thinking_removed"):
         kind = "template_version"
     places = {number: pieces[0] for number, pieces in site.pieces.items()}
-    fix = Fix(_edits(site, kind, searched, prompts))
+    targets = {} if frequency == "request" else _targets(ends, searched, prompts)
+    fix = Fix(_edits(site, kind, searched, prompts, targets))
     return Candidate(kind, frequency, site.values, _raw(places, searched, prompts), fix, change)
+
+
+def _targets(
+    ends: Mapping[int, tuple[int, int]], searched: Searched, prompts: Mapping[int, Prompt]
+) -> dict[int, tuple[int, int]]:
+    """Where what changes seldom may stand: behind what all share, in the prompts as logged. In
+    front of the conversation where the shared part ends before it."""
+    found = {}
+    for number, end in ends.items():
+        own = searched.prompts[number].segments
+        place = end
+        if own[end[0]].role in ("system", "tools"):
+            behind = (n for n, each in enumerate(own) if each.role not in ("system", "tools"))
+            place = next(behind, len(own) - 1), 0
+        names = [each.name for each in prompts[number].segments]
+        found[number] = (names.index(own[place[0]].name), place[1])
+    return found
 
 
 def _raw(
@@ -170,7 +195,11 @@ def _raw(
 
 
 def _edits(
-    site: Site, kind: Kind, searched: Searched, prompts: Mapping[int, Prompt]
+    site: Site,
+    kind: Kind,
+    searched: Searched,
+    prompts: Mapping[int, Prompt],
+    targets: Mapping[int, tuple[int, int]],
 ) -> dict[int, list[Edit]]:
     """How each prompt is mended here."""
     edits: dict[int, list[Edit]] = {}
@@ -188,7 +217,8 @@ def _edits(
             old = own[segment].text[begin:end]
             new = "" if wanted is None or count else wanted
             if wanted is None or old != new:
-                edit = Edit(names[own[segment].name], begin, end, old, new, moved=wanted is None)
+                place, moved = names[own[segment].name], wanted is None
+                edit = Edit(place, begin, end, old, new, moved, targets.get(number))
                 edits.setdefault(number, []).append(edit)
     return edits
 
@@ -241,10 +271,10 @@ def _merged_inside(
     """One for each kind and part of the conversation, over all sessions."""
     found: dict[tuple[Kind, str], Candidate] = {}
     for site in sites:
-        candidate = _candidate(site, searched, prompts)
+        candidate = _candidate(site, searched, prompts, {})
         if candidate.frequency == "once" or candidate.kind == "template_version":
             kind = kind_of(site.looks, [site.values[n] for n in sorted(site.values)])
-            fix = Fix(_edits(site, kind, searched, prompts))
+            fix = Fix(_edits(site, kind, searched, prompts, {}))
             candidate = replace(candidate, kind=kind, frequency="request", fix=fix, change=None)
         segment = "" if candidate.kind == "thinking_removed" else _segment(candidate, prompts)
         key = (candidate.kind, segment)

@@ -134,14 +134,18 @@ class _Template:
         candidates = candidates[:_MOST_CANDIDATES]
         while True:
             gains = self._gains(candidates)
-            worth = [
-                gain >= max(_LEAST_BLOCKS * self._block_tokens * (each.distinct - 1),
-                            _LEAST_RATIO * prompt_tokens)
-                for each, gain in zip(candidates, gains, strict=True)
+            least = [
+                max(_LEAST_BLOCKS * self._block_tokens * (each.distinct - 1),
+                    _LEAST_RATIO * prompt_tokens)
+                for each in candidates
             ]  # fmt: skip
-            if all(worth):
+            missing = [gain - least[n] for n, gain in enumerate(gains)]
+            failing = sorted(n for n in range(len(gains)) if missing[n] < 0)
+            if not failing:
                 return candidates, gains
-            candidates = [each for each, good in zip(candidates, worth, strict=True) if good]
+            # Mending the wrong place harms others: the worst go first, and the rest is asked again.
+            worst = sorted(failing, key=lambda n: missing[n])[: -(-len(failing) // 3)]
+            candidates = [each for n, each in enumerate(candidates) if n not in worst]
 
     def _gains(self, candidates: Sequence[Candidate]) -> list[int]:
         fixes = [candidate.fix for candidate in candidates]

@@ -14,11 +14,19 @@ import numpy.typing as npt
 from replay.layout.alignment import align
 from replay.layout.atoms import THINKING, WILD, Atoms, Ints
 
-# Of the prompts that could have an atom, so many have it: it is part of the skeleton.
-_SKELETON_RATIO = 0.7
+# What so many prompts have is usual; a prompt with less than half of that is another thing.
+_USUAL_RATIO = 0.7
+_LEAST_SHARED_RATIO = 0.5
+# Of the others so many have an atom of the skeleton.
+_SKELETON_RATIO = 0.98
 # So few shared atoms between long volatile stretches are words of the language, not layout.
 _LEAST_ISLAND = 5
 _LONG_GAP_ATOMS = 8.0
+# Between two long ones so many of their atoms are what passages share: headings, marks, a phrase.
+_ISLAND_RATIO = 0.5
+_MOST_ISLAND = 50
+# So many shared atoms in a row are worth standing behind.
+_SHARED_RUN = 16
 _FIXED_ROLES = ("system", "tools")
 
 Flags = npt.NDArray[np.bool_]
@@ -52,8 +60,9 @@ class _Star:
 
 def sites_of(
     atoms: Sequence[Atoms], numbers: Sequence[int], centre: int, growing: bool
-) -> list[Site]:
-    """The sites of some prompts, in the order of the prompt at `centre`.
+) -> tuple[list[Site], dict[int, tuple[int, int]]]:
+    """The sites of some prompts, in the order of the prompt at `centre`, and of each prompt the
+    place (segment, character) where what all share ends.
 
     `numbers` are those the prompts have in the findings. `growing`: the prompts are turns of one
     conversation, so that only those which reach a place are asked what they have there.
@@ -64,7 +73,24 @@ def sites_of(
     skeleton = _without_islands(maps, skeleton)
     found = [*_wild(star, skeleton), *_gaps(star, skeleton), *_between(star, skeleton)]
     found.sort(key=lambda entry: entry[0])
-    return [site for _, site in found if site.varies]
+    return [site for _, site in found if site.varies], _shared_ends(star, skeleton)
+
+
+def _shared_ends(star: _Star, skeleton: Ints) -> dict[int, tuple[int, int]]:
+    """Behind the last long run of the skeleton; nothing for a prompt that does not have its end."""
+    if not len(skeleton):
+        return {}
+    breaks = np.flatnonzero(np.diff(skeleton) > 1)
+    begins, ends = np.append(0, breaks + 1), np.append(breaks, len(skeleton) - 1)
+    long = np.flatnonzero(ends - begins >= _SHARED_RUN)
+    if not len(long):
+        return {}
+    place = int(skeleton[ends[long[-1]]])
+    found = {}
+    for number, atoms, at in _having(star, place):
+        segment, _, end = _piece(atoms, at)
+        found[number] = (segment, end)
+    return found
 
 
 def _aligned(centre: Atoms, other: Atoms) -> Ints:
@@ -88,14 +114,24 @@ def _parts(atoms: Atoms) -> Ints:
 
 
 def _skeleton(maps: Ints, growing: bool) -> Ints:
+    """Atoms that all have. What some lack is no part of it, so that what they have there instead is
+    seen; prompts that lack most of what the others share are not asked."""
     has = maps >= 0
-    could = np.full(maps.shape[1], len(maps))
+    usual = np.flatnonzero(_enough(has, growing, _USUAL_RATIO))
+    if not growing and len(usual):
+        has = has[has[:, usual].mean(axis=1) >= _LEAST_SHARED_RATIO]
+    return np.flatnonzero(_enough(has, growing, _SKELETON_RATIO))
+
+
+def _enough(has: Flags, growing: bool, ratio: float) -> Flags:
+    could = np.full(has.shape[1], len(has))
     if growing:
-        last = maps.shape[1] - 1 - np.argmax(has[:, ::-1], axis=1)
+        last = has.shape[1] - 1 - np.argmax(has[:, ::-1], axis=1)
         reach = np.where(has.any(axis=1), last, -1)
-        could = (reach[:, None] >= np.arange(maps.shape[1])[None, :]).sum(axis=0)
-    enough = has.sum(axis=0) >= np.maximum(_SKELETON_RATIO * could, 2)
-    return np.flatnonzero(enough)
+        could = (reach[:, None] >= np.arange(has.shape[1])[None, :]).sum(axis=0)
+    lacking = np.floor((1 - ratio) * could)
+    enough: Flags = has.sum(axis=0) >= np.maximum(could - lacking, 2)
+    return enough
 
 
 def _without_islands(maps: Ints, skeleton: Ints) -> Ints:
@@ -109,8 +145,11 @@ def _without_islands(maps: Ints, skeleton: Ints) -> Ints:
     breaks = np.flatnonzero(mean > 0)
     kept = np.ones(len(skeleton), np.bool_)
     for first, second in itertools.pairwise(breaks):
-        short = second - first < _LEAST_ISLAND
-        if short and max(mean[first], mean[second]) >= _LONG_GAP_ATOMS:
+        least, most = sorted((mean[first], mean[second]))
+        short = _LEAST_ISLAND if most >= _LONG_GAP_ATOMS else 0.0
+        if least >= _LONG_GAP_ATOMS:
+            short = max(short, min(_ISLAND_RATIO * least, _MOST_ISLAND))
+        if second - first < short:
             kept[first + 1 : second + 1] = False
     return skeleton[kept]
 

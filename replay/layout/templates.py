@@ -10,7 +10,8 @@ _SHINGLE_ATOMS = 4
 _SHARED_RATIO = 0.3
 _SHARED_SHINGLES = 120
 _HEAD_ATOMS = 4_000
-_TAIL_ATOMS = 16
+# The end of a prompt, as much of it as the next turn has: a short end may be any conversation's.
+_TAIL_ATOMS = (256, 64, 16)
 # Of a conversation its latest turns: the one a request goes on from was not long ago.
 _OPEN_CONVERSATIONS = 200
 
@@ -62,7 +63,7 @@ def with_sessions(prompts: Sequence[Prompt], atoms: Sequence[Atoms]) -> list[Pro
         keys = each.keys.astype("<u4").tobytes()
         session = _going_on(open_, keys, len(each)) or f"conversation {number + 1}"
         open_.pop(session, None)
-        open_[session] = (keys[-4 * _TAIL_ATOMS :], len(each))
+        open_[session] = (keys[-4 * _TAIL_ATOMS[0] :], len(each))
         if len(open_) > _OPEN_CONVERSATIONS:
             del open_[next(iter(open_))]
         found.append(replace(prompt, session=session))
@@ -70,8 +71,9 @@ def with_sessions(prompts: Sequence[Prompt], atoms: Sequence[Atoms]) -> list[Pro
 
 
 def _going_on(open_: Mapping[str, tuple[bytes, int]], keys: bytes, length: int) -> str | None:
-    for session in reversed(list(open_)):
-        tail, before = open_[session]
-        if before < length and keys.find(tail) >= 0:
-            return session
+    for atoms in _TAIL_ATOMS:
+        for session in reversed(list(open_)):
+            tail, before = open_[session]
+            if before < length and keys.find(tail[-4 * atoms :]) >= 0:
+                return session
     return None

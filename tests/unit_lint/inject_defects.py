@@ -8,6 +8,7 @@ definitions, which those sessions have none of, are written here. One log in fiv
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ _BEHIND_CHARACTERS = 400
 _APART_CHARACTERS = 150
 _HEADER_SPACE = 24
 _HEADER = "<|system|>\n"
+_TAG = re.compile(r"</?output>|<returncode>\d+</returncode>")
 _START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 Row = dict[str, object]
@@ -79,11 +81,14 @@ class Log:
 
 def sessions() -> list[Session]:
     """The recorded sessions, each in the order of its calls."""
-    found = []
+    found: list[Session] = []
     for path in sorted(SAMPLE.glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as lines:
             calls = sorted(map(json.loads, lines), key=lambda call: float(call["timestamp"]))
-        found.append(_session(calls))
+        session = _session(calls)
+        # Of two recordings of one task nothing but a name tells the sessions apart.
+        if all(session.task != other.task for other in found):
+            found.append(session)
     return found
 
 
@@ -130,7 +135,7 @@ class _Maker:
             self.form = "chat"
         if self.form == "ids":  # its rows hold ids: other kinds are for the other forms
             self.kinds = tuple(kind for kind in self.kinds if kind == "tokenizer_join")
-        self.picked = self.random.sample(range(len(recorded)), self.random.randint(4, 7))
+        self.picked = self.random.sample(range(len(recorded)), self.random.randint(4, 6))
         self.recorded = recorded
         self.named_sessions = self.random.random() < 0.6
         self.named_users = self.random.random() < 0.6
@@ -139,11 +144,11 @@ class _Maker:
         self.defects = [self._put(kind) for kind in self.kinds]
 
     def _calls(self) -> list[Call]:
-        """Sessions run side by side, each user has several, over three days."""
+        """Sessions run side by side, two a day; each user has several."""
         users = {number: number % 3 for number in range(len(self.picked))}
         due = []
         for number, which in enumerate(self.picked):
-            begin = _START + timedelta(days=number % 3, minutes=self.random.randint(0, 40))
+            begin = _START + timedelta(days=number // 2, minutes=self.random.randint(0, 40))
             for turn in range(min(len(self.recorded[which].steps), 7) + 1):
                 begin += timedelta(seconds=self.random.randint(61, 300))
                 due.append((begin, number, turn))
@@ -288,20 +293,24 @@ class _Maker:
             row["session_id"] = f"s-{call.session}"
         if self.named_users:
             row["user"] = f"u-{call.user}"
+        head: list[str] = []
         tail: list[str] = []
-        system = self._filled("system", call, tail)
+        system = self._filled("system", call, head, tail)
         turns = self._turns(call)
         if self.form == "chat":
-            row["tools"] = self._tools(call, tail)
+            row["tools"] = self._tools(call, head, tail)
+            role, thinking, task = turns[0]
+            turns[0] = (role, thinking, "\n".join([*head, task]))
             row["messages"] = self._messages(call, system, turns, tail)
         elif self.form == "plain":
-            row["prompt"] = self._plain(call, system, turns, tail)
+            row["prompt"] = self._plain(call, "\n".join([system, *head]), turns, tail)
         else:
             row |= self._with_ids(call, system, turns)
         return row
 
-    def _filled(self, place: str, call: Call, tail: list[str]) -> str:
-        """The text with the value of each mark; what a mended source moves goes into `tail`."""
+    def _filled(self, place: str, call: Call, head: list[str], tail: list[str]) -> str:
+        """The text with the value of each mark. A mended source moves it behind what all share: in
+        front of the conversation (`head`), or to the end of the prompt if it always changes."""
         text = self.texts[place]
         marked = [defect for defect in self.defects if defect.mark and defect.mark in text]
         for defect in sorted(marked, key=lambda each: text.index(each.mark)):
@@ -309,7 +318,7 @@ class _Maker:
             if self.repaired and defect.kind == "white_space":
                 value = defect.value(self.calls[0])
             elif self.repaired and defect.kind not in ("key_order", "template_version"):
-                tail.append(value)
+                (tail if defect.frequency == "request" else head).append(value)
                 value = ""
             defect.segments |= self._segments(place)
             at = text.index(defect.mark)
@@ -349,7 +358,7 @@ class _Maker:
             thought = f"<think>\n{thinking}\n</think>\n\n" if thinking else ""
             messages.append({"role": role, "content": thought + text})
             if role == "assistant":
-                self._thought_at(call, f"messages[{number}]", 0)
+                self._thought_at(call, f"messages[{number}]", 0, number // 2 - 1)
         if tail:
             messages[-1]["content"] = "\n".join([str(messages[-1]["content"]), *tail])
         return messages
@@ -358,23 +367,25 @@ class _Maker:
         self, call: Call, system: str, turns: Sequence[tuple[str, str, str]], tail: list[str]
     ) -> str:
         text = _HEADER + system
-        for role, thinking, said in turns:
+        for number, (role, thinking, said) in enumerate(turns):
             text += f"\n<|{role}|>\n"
             if role == "assistant":
-                self._thought_at(call, "text", len(text))
+                self._thought_at(call, "text", len(text), number // 2)
             text += (f"<think>\n{thinking}\n</think>\n\n" if thinking else "") + said
         return "\n".join([text, *tail])
 
-    def _thought_at(self, call: Call, segment: str, offset: int) -> None:
+    def _thought_at(self, call: Call, segment: str, offset: int, answer: int) -> None:
+        """The thinking of the answer before the last is there no more."""
         for defect in self.defects:
             if defect.kind == "thinking_removed":
                 defect.segments.add(segment)
-                defect.offsets.setdefault(call.number, offset)
+                if answer <= max(call.turn - 2, 0):
+                    defect.offsets[call.number] = offset
 
-    def _tools(self, call: Call, tail: list[str]) -> list[Row]:
+    def _tools(self, call: Call, head: list[str], tail: list[str]) -> list[Row]:
         tools = [dict(tool) for tool in TOOLS]
         for number, tool in enumerate(tools):
-            tool["description"] = self._filled(f"tool {number}", call, tail)
+            tool["description"] = self._filled(f"tool {number}", call, head, tail)
         for defect in self.defects:
             if defect.kind == "key_order" and defect.mark.startswith("tool "):
                 self._shuffle_keys(tools, defect, call)
@@ -472,13 +483,13 @@ def _name(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Ma
 
 
 def _retrieved(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Maker) -> str:
-    passages = [
-        part.strip()
-        for number, each in enumerate(maker.recorded)
-        if number not in maker.picked  # what is looked up is not what the user says
-        for part in each.task.partition("PR description:\n")[2].split("\n\n")
-        if 200 < len(part) < 900
-    ]  # fmt: skip
+    # What is looked up is not what the users of this log say.
+    others = [each for n, each in enumerate(maker.recorded) if n not in maker.picked]
+    texts = [each.task.partition("PR description:\n")[2] for each in others]
+    texts += [_TAG.sub("", output) for each in others for _, output in each.steps]
+    lines = [line for text in texts for line in text.splitlines() if line.strip()]
+    passages = ["\n".join(lines[n : n + 6]) for n in range(0, len(lines), 6)]
+    passages = sorted({passage for passage in passages if 150 < len(passage) < 900})
     return "\n".join(rng.sample(passages, min(2, len(passages))))
 
 
