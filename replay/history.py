@@ -39,7 +39,8 @@ class EarlierAnswers:
     """Prompts from before that were answered, each of which ends with a block of these chains.
 
     `seconds`: when the answer was there. `served`, `number`: as in `generated.Answers`, counted
-    from the first look-up of these requests.
+    from the first look-up of these requests. `furthest_tokens`: how far any answer to that prompt
+    came there.
     """
 
     arrivals: Arrivals
@@ -48,6 +49,7 @@ class EarlierAnswers:
     length: Numbers
     prompt_tokens: Numbers
     output_tokens: Numbers
+    furthest_tokens: Numbers
 
     def answers(self, blocks: Blocks, timeline: Timeline) -> Answers:
         """In the terms of a timeline: those that some request could be served."""

@@ -44,6 +44,12 @@ class Crossed:
     cannot_tell: Numbers
     other_scope: Numbers
 
+    @classmethod
+    def none(cls, requests: int) -> "Crossed":
+        """Of requests that reused nothing but their own."""
+        nothing = np.zeros(requests, np.int64)
+        return cls(nothing, nothing, nothing, np.full(requests, NO_SCOPE, np.int64))
+
     @property
     def found(self) -> Flags:
         """Requests that reused what another scope had computed, beyond doubt."""
@@ -81,8 +87,9 @@ def cross_scope_tokens(
 class Before:
     """What is known from before some traffic, of each block of its chains (`own`: its scope had it,
     `any_scope`: any had) and of each request (`begun`: its scope had sent anything, `reach_tokens`:
-    how far what had no names may have come). All in the order of look-ups. `own_ends`: of its own
-    scope's prompts."""
+    how far what had no names may have come; `warm`: all that its replica held is known;
+    `served_parts`: that replica ever served a part of a block). All in the order of look-ups.
+    `own_ends`: of prompts of its own scope."""
 
     own: Flags
     any_scope: Flags
@@ -90,6 +97,7 @@ class Before:
     reach_tokens: Numbers
     own_ends: OpenEnds
     warm: Flags
+    served_parts: Flags
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,12 @@ class Scopes:
         columns = Columns.of(traffic, rule, fleet or Fleet())
         return cls(columns, without_scope(columns, scope_free_names(columns)))
 
-    def crossed(self, horizon_seconds: float, comparable: Flags | None = None) -> Crossed:
+    @classmethod
+    def by(cls, columns: Columns, before: Before) -> "Scopes":
+        """Of a part of traffic."""
+        return cls(columns, without_scope(columns, scope_free_names(columns)), before)
+
+    def crossed(self, horizon_seconds: float = np.inf, comparable: Flags | None = None) -> Crossed:
         """Find reuse across scopes.
 
         `horizon_seconds`: how long the log must have told of a replica before what is not in it
@@ -195,6 +208,8 @@ class Scopes:
             supplied |= suppliers.supplied(apart)
             reach = np.maximum(reach, suppliers.reaches(apart))
         units, nothing = _units(columns), np.zeros(len(columns), np.int64)
+        if before is not None:
+            units = np.where(before.served_parts, 1, units)
         depth = _bounds(columns, units, depths(supplied, own), reach, begun)
         if free is None:
             return depth, (nothing, nothing)

@@ -16,6 +16,7 @@ from replay.seen import (
     ENDS,
     MOST_STAYS,
     NEVER_USED,
+    OPEN,
     STARTED,
     AnswerRows,
     Change,
@@ -77,6 +78,7 @@ class Keeper:
     def keep(self) -> Left:
         """All of it."""
         self._keep_prompts()
+        self._keep_ends()
         self._keep_told()
         answers = self._keep_answers()
         young = self._memory.young
@@ -85,6 +87,7 @@ class Keeper:
             **answer_change(answers),
             "contents": self._keep_set(self._keys.contents, self._keys.content_owner, "contents"),
             "prefixes": self._keep_set(self._keys.prefixes, self._keys.owner, "prefixes"),
+            **self._keep_roots(),
         }
         young.add_answers(answers)
         return Left(change, self._blocks, self._answers)
@@ -121,6 +124,15 @@ class Keeper:
             self._keys.keys[kept][~past], replica[~past], ready[~past], is_use[~past]
         )
         self._blocks = self._blocks.with_others(more)
+
+    def _keep_ends(self) -> None:
+        """Prompts of which nobody knows how far they, or their answers, filled a cache."""
+        columns, lengths = self._columns, self._columns.chains.lengths
+        is_open = ~columns.fully_named
+        if columns.output_tokens is not None:
+            is_open |= columns.output_tokens <= 0
+        rows = np.flatnonzero(columns.kept & is_open & (lengths > 0))
+        self._flags[self._keys.block[columns.chains.starts[rows + 1] - 1]] |= OPEN
 
     def _ends(self, places: Numbers) -> Numbers:
         """Where each block ends, in tokens."""
@@ -171,6 +183,15 @@ class Keeper:
         if self._used is not None:
             np.maximum.at(self._used, (block[which], replica[which]), seconds[which])
 
+    def _keep_roots(self) -> Change:
+        """Which scopes sent anything, and which of them a prompt whose blocks have no names."""
+        columns, young, roots = self._columns, self._memory.young, self._keys.roots
+        nameless = columns.kept & (columns.chains.lengths == 0)
+        return {
+            "roots": young.roots.add(roots[columns.kept]),
+            "open_roots": young.open_roots.add(roots[nameless]),
+        }
+
     def _keep_set(self, names: Names | None, owner: npt.NDArray[np.int32], which: str) -> Names:
         if names is None:
             return np.empty(0, np.uint64)
@@ -199,6 +220,7 @@ class Keeper:
                 "length": ended.length,
                 "prompt_tokens": ended.prompt_tokens,
                 "output_tokens": ended.output_tokens,
+                "furthest_tokens": ended.prompt_tokens + ended.output_tokens - 1,
             },
         )
         _, known = self._memory.young.find_answers(np.unique(rows.keys))
@@ -226,7 +248,7 @@ class Keeper:
 
 def _that_count(rows: AnswerRows, known: AnswerRows) -> AnswerRows:
     """One for each key: the one that could be served from the latest look-up on, then that of the
-    latest request."""
+    latest request; and how far the furthest of them came."""
     keys = np.concatenate([known.keys, rows.keys])
     columns = {
         name: np.concatenate([known.columns[name], own]) for name, own in rows.columns.items()
@@ -234,7 +256,12 @@ def _that_count(rows: AnswerRows, known: AnswerRows) -> AnswerRows:
     order = np.lexsort((columns["number"], columns["served"], keys))
     is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(keys)]
     last = order[is_last]
-    return AnswerRows(keys[last], {name: column[last] for name, column in columns.items()})
+    counted = {name: column[last] for name, column in columns.items()}
+    if len(last):
+        begins = np.flatnonzero(np.append(True, is_last[:-1]))
+        furthest = np.maximum.reduceat(columns["furthest_tokens"][order], begins)
+        counted["furthest_tokens"] = furthest
+    return AnswerRows(keys[last], counted)
 
 
 def _split(coming: _Coming, past: Flags) -> tuple[_Coming, _Coming]:

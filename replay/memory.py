@@ -25,15 +25,27 @@ class Limits:
 
 
 @dataclass
+class Watch:
+    """What an audit of reuse must know of a replica: when its first request looked up and when it
+    was last reset (None: never), and whether it ever served a part of a block."""
+
+    since_seconds: float | None = None
+    reset_seconds: float | None = None
+    served_parts: bool = False
+
+
+@dataclass
 class Memory:
-    """`replicas`: their numbers. `resets`: of each replica how many there were. `deployments`:
-    all that were met. `lookups`: how many requests there were."""
+    """`replicas`: their numbers. `resets`: of each replica how many there were; `watches`: what
+    else is known of it. `deployments`: all that were met. `lookups`: how many requests there were.
+    """
 
     limits: Limits
     lifetimes: bool
     begun_seconds: float
     replicas: dict[str, int] = field(default_factory=dict)
     resets: list[int] = field(default_factory=list)
+    watches: list[Watch] = field(default_factory=list)
     deployments: list[int] = field(default_factory=list)
     scopes: list[int] = field(default_factory=list)
     lookups: int = 0
@@ -51,6 +63,7 @@ class Memory:
             if name not in self.replicas:
                 self.replicas[name] = len(self.replicas)
                 self.resets.append(0)
+                self.watches.append(Watch())
         return np.array([self.replicas[name] for name in names], np.int64)
 
     def meet(self, deployments: Names, scopes: Names) -> None:
@@ -118,6 +131,14 @@ class Memory:
         """Which contents were seen."""
         return self._any([each.contents.has(keys) for each in self.generations])
 
+    def has_root(self, roots: Names) -> tuple[Flags, Flags]:
+        """Which scopes have sent anything, and which of them prompts without names of blocks."""
+        generations = list(self.generations)
+        return (
+            self._any([each.roots.has(roots) for each in generations]),
+            self._any([each.open_roots.has(roots) for each in generations]),
+        )
+
     def has_prefix(self, keys: Names) -> Flags:
         """Which prefixes were seen."""
         return self._any([each.prefixes.has(keys) for each in self.generations])
@@ -150,6 +171,7 @@ class Memory:
             "begun": self.begun_seconds,
             "replicas": list(self.replicas),
             "resets": self.resets,
+            "watches": [vars(watch) for watch in self.watches],
             "deployments": self.deployments,
             "scopes": self.scopes,
             "lookups": self.lookups,
@@ -164,6 +186,7 @@ class Memory:
         memory = cls(limits, lifetimes, float(kept["begun"]))
         memory.replicas = {name: number for number, name in enumerate(kept["replicas"])}
         memory.resets, memory.scopes = list(kept["resets"]), list(kept["scopes"])
+        memory.watches = [Watch(**watch) for watch in kept["watches"]]
         memory.deployments = list(kept["deployments"])
         memory.lookups, memory.generation = int(kept["lookups"]), int(kept["generation"])
         memory.young = Generation(float(kept["young_begun"]), lifetimes)

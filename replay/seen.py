@@ -22,10 +22,14 @@ MOST_STAYS = np.iinfo(np.uint16).max
 Change = Mapping[str, npt.NDArray[np.generic]]
 
 STARTED, ENDS = np.uint8(1), np.uint8(2)
+# A prompt ended with the block of which nobody knows how far it, or its answer, filled a cache.
+OPEN = np.uint8(4)
 NEVER_USED = -np.inf
 _SMALLEST = 64
 _GROWTH_RATIO = 1.25
-_ANSWER_COLUMNS = ("served", "number", "stay", "length", "prompt_tokens", "output_tokens")
+_ANSWER_COLUMNS = (
+    "served", "number", "stay", "length", "prompt_tokens", "output_tokens", "furthest_tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class Generation:
         self._stays: StayNumbers = np.zeros((_SMALLEST, 0), np.uint16)
         self._used: Seconds | None = np.zeros((_SMALLEST, 0)) if lifetimes else None
         self.contents, self.prefixes = NameSet(), NameSet()
+        # Of scopes that sent anything, and that sent a prompt whose blocks have no names.
+        self.roots, self.open_roots = NameSet(), NameSet()
         self._answer_rows = HashTable()
         self._answers = {name: np.zeros(_SMALLEST, np.int64) for name in _ANSWER_COLUMNS}
 
@@ -76,7 +82,8 @@ class Generation:
         used = 0 if self._used is None else self._used.nbytes
         arrays = self._flags.nbytes + self._stays.nbytes + used
         answers = self._answer_rows.bytes + sum(each.nbytes for each in self._answers.values())
-        return self._rows.bytes + arrays + answers + self.contents.bytes + self.prefixes.bytes
+        sets = (self.contents, self.prefixes, self.roots, self.open_roots)
+        return self._rows.bytes + arrays + answers + sum(each.bytes for each in sets)
 
     # ------------------------------------------------------------------ what is known
 
@@ -204,6 +211,8 @@ class Generation:
         self.add(names, found)
         self.contents.add(np.asarray(change["contents"], np.uint64))
         self.prefixes.add(np.asarray(change["prefixes"], np.uint64))
+        self.roots.add(np.asarray(change["roots"], np.uint64))
+        self.open_roots.add(np.asarray(change["open_roots"], np.uint64))
         columns = {name: np.asarray(change[name], np.int64) for name in _ANSWER_COLUMNS}
         self.add_answers(AnswerRows(np.asarray(change["answers"], np.uint64), columns))
 

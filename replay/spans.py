@@ -41,6 +41,7 @@ class SpanKeys:
 
     `block`: a number for each different key, `first`: where it stands first. `contents` and
     `prefixes` (None where blocks are known by chain only) have an entry for each piece or block.
+    `roots`: of each request, what all chains of its scope begin with.
     """
 
     columns: Columns
@@ -52,6 +53,7 @@ class SpanKeys:
     content_owner: Small
     prefixes: Names | None
     bare_prefixes: Names | None
+    roots: Names
 
     @property
     def different(self) -> Names:
@@ -76,7 +78,7 @@ class SpanKeys:
             contents = within(contents, space[content_owner])
         return cls(
             columns, owner, keys, block, first_places(block, count), contents, content_owner,
-            prefixes, bare,
+            prefixes, bare, mixed(~space),
         )  # fmt: skip
 
 

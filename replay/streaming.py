@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from replay.causes import Causes, named
 from replay.columns import Columns, Fleet
+from replay.crossing import Crossing, watch
 from replay.depths import Sources
 from replay.history import (
     BEGUN_SECONDS,
@@ -23,6 +24,7 @@ from replay.history import (
     EarlierAnswers,
     History,
 )
+from replay.isolation import Crossed
 from replay.keeping import Keeper, stored_stay
 from replay.known_blocks import numbered, within
 from replay.memory import Limits, Memory
@@ -40,9 +42,11 @@ class Named:
     """What became of a span: its causes by each of its rules, in the order of its traffic; what it
     added to the memory, and to which generation. `turned`: that has begun with it.
     `remembered_seconds`: how far back it was known what was seen; `is_warming`: less than a
-    horizon had been seen."""
+    horizon had been seen. `crossed`: reuse across scopes, as `causes` by each rule; whose it was is
+    known only where it was in the span."""
 
     causes: list[Causes]
+    crossed: list[Crossed]
     change: Change
     generation: int
     turned: bool
@@ -103,6 +107,10 @@ class CauseStream:
         memory.meet(span.deployments, span.scopes)
         keys = SpanKeys.of(columns[0], span.deployments, span.scopes)
         history = _Look(memory, keys, self.blocks, self.answers).history()
+        own_resets = Moments(fleet.resets.replica[len(memory.replicas) :],
+                             fleet.resets.seconds[len(memory.replicas) :])  # fmt: skip
+        watch(memory, columns, own_resets)
+        crossed = [Crossing(memory, keys, history).of(each) for each in columns]
         sources = [Sources(each, history) for each in columns]
         causes = [named(each) for each in sources]
         turned = memory.turn(span.since_seconds)
@@ -111,7 +119,7 @@ class CauseStream:
         memory.lookups += len(traffic)
         for replica in fleet.resets.replica[fleet.resets.seconds > BEGUN_SECONDS].tolist():
             memory.resets[replica] += 1
-        return Named(causes, left.change, memory.generation, turned, remembered, warming)
+        return Named(causes, crossed, left.change, memory.generation, turned, remembered, warming)
 
     def _numbered(self, span: TrafficSpan) -> tuple[Traffic, Fleet]:
         """The span with replicas as the memory numbers them, each reset before all times."""
@@ -211,7 +219,7 @@ class _Look:
             )
             parts.append(EarlierAnswers(
                 arrivals, told["served"] - lookups, told["number"] - lookups, told["length"],
-                told["prompt_tokens"], told["output_tokens"],
+                told["prompt_tokens"], told["output_tokens"], told["furthest_tokens"],
             ))  # fmt: skip
         return _joined(parts)
 
@@ -224,6 +232,7 @@ class _Look:
         return EarlierAnswers(
             arrivals, np.full(len(here), NEVER, np.int64), coming.number - lookups, coming.length,
             coming.prompt_tokens, coming.output_tokens,
+            coming.prompt_tokens + coming.output_tokens - 1,
         )  # fmt: skip
 
 
@@ -247,7 +256,9 @@ def _joined(parts: list[EarlierAnswers]) -> EarlierAnswers:
     arrivals = parts[0].arrivals
     for part in parts[1:]:
         arrivals = _together(arrivals, part.arrivals)
-    columns = ("served", "number", "length", "prompt_tokens", "output_tokens")
+    columns = (
+        "served", "number", "length", "prompt_tokens", "output_tokens", "furthest_tokens",
+    )  # fmt: skip
     return EarlierAnswers(
         arrivals, *(np.concatenate([getattr(part, name) for part in parts]) for name in columns)
     )
