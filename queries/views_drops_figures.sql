@@ -345,9 +345,11 @@ compared AS (
             AS targets_answer,
         contributors.* EXCLUDE (basis, place, model, value),
         coalesce(hours_alike, 0) >= 12 AS load_is_known,
+        usual.hit_ratio + slope * (facts.usage_ratio - usual.usage_ratio) AS by_slope_ratio,
         CASE
             WHEN load_is_known THEN alike_ratio
-            ELSE usual.hit_ratio + slope * (facts.usage_ratio - usual.usage_ratio)
+            -- A straight line leads below nothing.
+            WHEN by_slope_ratio IS NOT NULL THEN greatest(by_slope_ratio, 0)
         END AS at_load_ratio,
         -- 2.198 x the median of a squared normal deviate is its variance.
         sqrt(2.198 * stray * (

@@ -368,6 +368,20 @@ def test_an_unusual_pressure_is_told_but_wakes_nobody(table: Table) -> None:
     assert row["evidence"] == "KV usage 90 %, usually 20 %"
 
 
+def test_nothing_less_than_zero_is_expected(table: Table) -> None:
+    """80 % at 20 % KV usage and 50 % at 40 % make 1.5 points less for each more: at 90 % that were
+    80 - 105."""
+    for week in range(1, 5):
+        table.page(MONDAY - timedelta(weeks=week), 0.2)
+        table.hour(MONDAY - timedelta(weeks=week, hours=5), 0.5)
+        table.page(MONDAY - timedelta(weeks=week, hours=5), 0.4)
+    table.hour(MONDAY, 0.1)
+    table.page(MONDAY, 0.9)
+    row = table.judge()
+    assert (row["expected_ratio"], row["load_part_ratio"]) == (0, pytest.approx(0.8))
+    assert row["drop_ratio"] == pytest.approx(-0.1)
+
+
 def test_a_route_is_compared_with_itself() -> None:
     """Route a always had 0.95 and falls to 0.82, beside a route of 0.65 that makes 0.80 in all."""
     made = Table()
