@@ -19,6 +19,7 @@ from exporter.drops import DropWatch
 from exporter.engine_totals import EngineTotals
 from exporter.errors import PrefixscopeError
 from exporter.geometry import bytes_per_token, keep_geometry, kept_geometry
+from exporter.layout_found.watch import LayoutWatch
 from exporter.prices import ModelPrices
 from exporter.prompts.naming import PromptReader
 from exporter.records import EngineSample
@@ -150,7 +151,7 @@ def running(settings: Settings) -> Iterator[Running]:
         drops, verdicts = DropWatch(store, settings.drops), VerdictWatch(store)
         reports = [ReportWorker(store, settings.report)] if settings.report.folder else []
         workers: list[Worker] = [
-            *(Housekeeping(store, prices), drops, verdicts, scraper),
+            *(Housekeeping(store, prices), drops, verdicts, LayoutWatch(store), scraper),
             *(*sources, *tailers, *events, *reports),
         ]
         for worker in workers:

@@ -350,3 +350,25 @@ CREATE TABLE IF NOT EXISTS cause_changes (
 CREATE TABLE IF NOT EXISTS live_missed (
     model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR, cause VARCHAR, tokens BIGINT
 );
+
+-- What was found in the layout of templates from chains of rows of a window (exporter.layout_found),
+-- replaced as a whole. NULL in `model` or `template`: rows without. `template_requests`, with
+-- `prompt_tokens`, are those that were looked at, `requests` those that have it. Tokens from
+-- `from_token` to before `until_token`. Times: `since`, `warm_again_by` of what changed once.
+CREATE TABLE IF NOT EXISTS layout_findings (
+    window_since TIMESTAMP NOT NULL, window_until TIMESTAMP NOT NULL,
+    model VARCHAR, template VARCHAR, segment VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL, frequency VARCHAR NOT NULL,
+    from_token BIGINT NOT NULL, until_token BIGINT NOT NULL,
+    requests BIGINT NOT NULL, template_requests BIGINT NOT NULL, prompt_tokens BIGINT NOT NULL,
+    lost_tokens BIGINT NOT NULL, gain_tokens BIGINT NOT NULL,
+    since TIMESTAMP, warm_again_by TIMESTAMP, advice VARCHAR NOT NULL, command VARCHAR NOT NULL
+);
+-- The same requests by ranges of tokens: how many have them, have the most frequent beginning up to
+-- there, one that others have too, and content that others have at any place.
+CREATE TABLE IF NOT EXISTS template_ranges (
+    window_since TIMESTAMP NOT NULL, window_until TIMESTAMP NOT NULL,
+    model VARCHAR, template VARCHAR, template_requests BIGINT NOT NULL,
+    from_token BIGINT NOT NULL, until_token BIGINT NOT NULL, requests BIGINT NOT NULL,
+    same_requests BIGINT NOT NULL, reuse_requests BIGINT NOT NULL, content_requests BIGINT NOT NULL
+);

@@ -55,11 +55,11 @@ class Prompts:
         cls,
         chains: Chains,
         *,
-        prompt_tokens: Sequence[int],
-        started: Sequence[float],
-        cached_tokens: Sequence[int] | None = None,
-        output_tokens: Sequence[int] | None = None,
-        ready: Sequence[float] | None = None,
+        prompt_tokens: npt.ArrayLike,
+        started: npt.ArrayLike,
+        cached_tokens: npt.ArrayLike | None = None,
+        output_tokens: npt.ArrayLike | None = None,
+        ready: npt.ArrayLike | None = None,
         session: Sequence[object] | None = None,
         tenant: Sequence[object] | None = None,
         scope: Sequence[object] | None = None,
@@ -69,7 +69,8 @@ class Prompts:
 
         Rows without blocks stay: they count as requests of the template and tell nothing else.
         """
-        count = len(prompt_tokens)
+        tokens = np.asarray(prompt_tokens, np.int64)
+        count = len(tokens)
         order = np.argsort(np.asarray(started, np.float64), kind="stable")
         chains = chains.sorted(order)
         names, _ = numbered(chains.names)
@@ -82,7 +83,7 @@ class Prompts:
             chains=_split(names, chains.starts),
             contents_known=known,
             grain_tokens=chains.grain_tokens,
-            prompt_tokens=np.asarray(prompt_tokens, np.int64)[order],
+            prompt_tokens=tokens[order],
             cached_tokens=_column(cached_tokens, count, -1)[order],
             output_tokens=_column(output_tokens, count, 0)[order],
             started=begun,
@@ -164,7 +165,7 @@ def _split(numbers: Small, starts: Numbers) -> list[Small]:
     return np.split(numbers, starts[1:-1]) if len(starts) > 1 else []
 
 
-def _column(values: Sequence[int] | None, count: int, otherwise: int) -> Numbers:
+def _column(values: npt.ArrayLike | None, count: int, otherwise: int) -> Numbers:
     if values is None:
         return np.full(count, otherwise, np.int64)
     return np.asarray(values, np.int64)

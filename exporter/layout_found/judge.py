@@ -1,0 +1,152 @@
+"""Layout findings of the templates in a store, kept as a whole in `layout_findings` and
+`template_ranges`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from exporter.causes.rows import Part, parts_of
+from exporter.layout_found.command import lint_command
+from exporter.layout_found.sample import Asked, read_sample, templates
+from exporter.store.store import Store
+from replay.layout_chains.findings import layout_findings
+from replay.layout_chains.groups import groups_of
+from replay.layout_chains.prompts import Prompts
+from replay.layout_chains.ranges import ranges_of
+from replay.layout_chains.words import advice_on
+
+# How far back is looked.
+WINDOW = timedelta(days=1)
+# Of rows without a template, groups of fewer requests are not looked at.
+MIN_GROUP_REQUESTS = 5
+
+Row = dict[str, Any]
+
+_ADD_FINDING = """INSERT INTO layout_findings BY NAME SELECT
+    $window_since AS window_since, $window_until AS window_until, $model AS model,
+    $template AS template, '' AS segment, $kind AS kind, $frequency AS frequency,
+    $from_token AS from_token, $until_token AS until_token, $requests AS requests,
+    $template_requests AS template_requests, $prompt_tokens AS prompt_tokens,
+    $lost_tokens AS lost_tokens, $gain_tokens AS gain_tokens, $since AS since,
+    $warm_again_by AS warm_again_by, $advice AS advice, $command AS command"""
+_ADD_RANGE = """INSERT INTO template_ranges BY NAME SELECT
+    $window_since AS window_since, $window_until AS window_until, $model AS model,
+    $template AS template, $template_requests AS template_requests,
+    $from_token AS from_token, $until_token AS until_token, $requests AS requests,
+    $same_requests AS same_requests, $reuse_requests AS reuse_requests,
+    $content_requests AS content_requests"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is written: a dict for each row of the two tables."""
+
+    findings: list[Row]
+    ranges: list[Row]
+
+
+def judge_layout(store: Store, until: datetime) -> Judged:
+    """Look at the day before `until` (UTC without a zone) and keep what was found instead of what
+    was kept before."""
+    judged = found_in(store.cursor(), until)
+    with store.write() as cursor:
+        cursor.execute("DELETE FROM layout_findings")
+        cursor.execute("DELETE FROM template_ranges")
+        for row in judged.findings:
+            cursor.execute(_ADD_FINDING, row)
+        for row in judged.ranges:
+            cursor.execute(_ADD_RANGE, row)
+    return judged
+
+
+def found_in(cursor: duckdb.DuckDBPyConnection, until: datetime) -> Judged:
+    """The same without keeping it. Templates without chains have no rows."""
+    judged = Judged([], [])
+    for asked in templates(cursor, until - WINDOW, until):
+        table = read_sample(cursor, asked)
+        for part, prompts in _groups(table, asked):
+            judged.findings.extend(_finding_rows(asked, part, prompts))
+            judged.ranges.extend(_range_rows(asked, prompts))
+    return judged
+
+
+def _groups(table: pa.Table, asked: Asked) -> Iterator[tuple[Part, Prompts]]:
+    """Requests that can be compared; without a template, those that seem to have the same."""
+    for part in parts_of(table, None, None):
+        prompts = _prompts(table, part)
+        if asked.template is not None:
+            yield part, prompts
+            continue
+        for rows in groups_of(prompts):
+            if len(rows) >= MIN_GROUP_REQUESTS:
+                yield part, prompts.taken(rows)
+
+
+def _prompts(table: pa.Table, part: Part) -> Prompts:
+    """The rows of a part that are judged by its rule."""
+    traffic, judged = part.traffic, np.flatnonzero(part.judged)
+    rows = part.rows[judged]
+    whole = len(judged) == len(part.rows)
+    chains = traffic.chains if whole else traffic.chains.sorted(judged)
+    own = table.take(rows)
+    started = own["ts"].cast(pa.int64()).to_numpy() / 1e6
+    return Prompts.of(
+        chains,
+        prompt_tokens=traffic.prompt_tokens[judged],
+        cached_tokens=traffic.cached_tokens[judged],
+        output_tokens=own["output_tokens"].fill_null(0).to_numpy(),
+        started=started,
+        ready=started if traffic.ready is None else traffic.ready[judged],
+        **{name: own[name].to_pylist() for name in ("session", "tenant", "scope", "replica")},
+    )
+
+
+def _finding_rows(asked: Asked, part: Part, prompts: Prompts) -> Iterator[Row]:
+    tokens = int(prompts.prompt_tokens.sum())
+    block = part.rule.block_tokens or prompts.grain_tokens
+    for found in layout_findings(prompts, part.rule, part.is_hosted):
+        yield _head(asked) | {
+            "kind": found.kind,
+            "frequency": found.frequency,
+            "from_token": found.from_token,
+            "until_token": found.until_token,
+            "requests": found.requests,
+            "template_requests": found.template_requests,
+            "prompt_tokens": tokens,
+            "lost_tokens": found.lost_tokens,
+            "gain_tokens": found.gain_tokens,
+            "since": _stored(found.since),
+            "warm_again_by": _stored(found.warm_again_by),
+            "advice": advice_on(found, tokens, block),
+            "command": lint_command(asked.template, *_span(asked, prompts)),
+        }
+
+
+def _span(asked: Asked, prompts: Prompts) -> tuple[datetime, datetime]:
+    """When the requests came that were looked at."""
+    first, last = _stored(float(prompts.started[0])), _stored(float(prompts.started[-1]))
+    return first or asked.since, (last or asked.until) + timedelta(seconds=1)
+
+
+def _range_rows(asked: Asked, prompts: Prompts) -> Iterator[Row]:
+    for each in ranges_of(prompts):
+        yield _head(asked) | {"template_requests": len(prompts)} | vars(each)
+
+
+def _head(asked: Asked) -> Row:
+    return {
+        "window_since": asked.since,
+        "window_until": asked.until,
+        "model": asked.model,
+        "template": asked.template,
+    }
+
+
+def _stored(seconds: float | None) -> datetime | None:
+    """As the store keeps times; none where there is none."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)

@@ -1,0 +1,156 @@
+"""Layout of the templates in a store: what is looked at, kept and answered."""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from exporter.layout_found import sample
+from exporter.layout_found.judge import judge_layout
+from exporter.store.store import Store
+from queries import registry
+from replay.hashes import chain_hashes, content_hashes
+
+KEY = "a key of these tests"
+NOON = datetime(2026, 11, 30, 12)  # noqa: DTZ001 - times of the store are UTC without a zone
+NEXT_DAY = NOON + timedelta(hours=20)
+Row = dict[str, object]
+
+
+def text(name: str, tokens: int) -> list[int]:
+    draw = random.Random(name)
+    return [draw.randrange(10, 50_000) for _ in range(tokens)]
+
+
+def support(number: int) -> list[int]:
+    """A clock of six tokens behind 50, then 430 of instructions: tokens 64 to 480 are whole blocks
+    of these; a question."""
+    return [*text("support", 50), *text(f"clock {number}", 6), *text("instructions", 430),
+            *text(f"question {number}", 70)]  # fmt: skip
+
+
+def requests(
+    template: str | None, prompts: list[list[int]], first: datetime, **columns: object
+) -> list[Row]:
+    return [
+        {
+            "ts": first + timedelta(seconds=10 * number), "template": template, "model": "m",
+            "prompt_tokens": len(ids), "cached_tokens": 0, "output_tokens": 9, "replica": "r",
+            "block_size": 16, "hash_key_id": "k", "hash_scope": "global",
+            "block_hashes": chain_hashes(ids, 16, "", KEY),
+            "content_hashes": content_hashes(ids, 16, KEY), **columns,
+        }
+        for number, ids in enumerate(prompts)
+    ]  # fmt: skip
+
+
+def put(store: Store, rows: list[Row]) -> None:
+    fixed = {"source": "log", "source_format": "test", "attempt": 1, "status": "ok",
+             "outcome": "miss", "prompt_basis": "inclusive", "batch": 1}  # fmt: skip
+    full = [
+        {**fixed, "arrived": row["ts"], "position": number, **row}
+        for number, row in enumerate(rows)
+    ]
+    hashes = pa.list_(pa.uint64())
+    types = {"block_hashes": hashes, "content_hashes": hashes, "text_bytes": pa.int64()}
+    names = dict.fromkeys(name for row in full for name in row)
+    table = pa.table(
+        {name: pa.array([row.get(name) for row in full], types.get(name)) for name in names}
+    )
+    with store.write() as cursor:
+        cursor.register("rows", table)
+        cursor.execute("DELETE FROM requests")
+        cursor.execute("INSERT INTO requests BY NAME SELECT * FROM rows")
+        cursor.unregister("rows")
+
+
+def ask(store: Store, name: str, **params: object) -> list[Row]:
+    return registry.rows(registry.run(store.cursor(), name, params))
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    directory: Path = tmp_path_factory.mktemp("layout")
+    store = Store.open(directory)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(opened: Store) -> Store:
+    """With 30 requests of a template that has a clock, 20 of one that has none, 12 without a
+    template that begin with a clock; and some that are not to be looked at."""
+    clean = [text("billing", 400) + text(f"own {number}", 90) for number in range(20)]
+    unnamed = [text(f"at {number}", 8) + text("unnamed", 300) for number in range(12)]
+    put(
+        opened,
+        [
+            *requests("support", [support(number) for number in range(30)], NOON),
+            *requests("billing", clean, NOON),
+            *requests(None, unnamed, NOON),
+            *requests("support", [support(number) for number in range(100, 105)],
+                      NOON - timedelta(days=2)),
+            *requests("text", [support(number) for number in range(9)], NOON, text_bytes=4000),
+        ],
+    )  # fmt: skip
+    return opened
+
+
+def test_findings_of_every_template_and_of_requests_without_one(store: Store) -> None:
+    judge_layout(store, NEXT_DAY)
+    found, unnamed = ask(store, "layout")
+    assert (found["template"], found["kind"], found["frequency"]) == (
+        "support",
+        "unknown",
+        "request",
+    )
+    assert (found["from_token"], found["until_token"], found["segment"]) == (48, 64, "")
+    assert (found["requests"], found["template_requests"], found["share_ratio"]) == (30, 30, 1.0)
+    # Tokens 64 to 480 of all but the first; of 30 prompts of 556 tokens.
+    assert (found["gain_tokens"], found["prompt_tokens"]) == (29 * 416, 30 * 556)
+    assert found["gain_ratio"] == pytest.approx(29 * 416 / (30 * 556))
+    assert (found["since"], found["warm_again_by"]) == (None, None)
+    assert str(found["advice"]).startswith("Something within tokens 48 to 63 changes with every")
+    assert found["command"] == (
+        "prefixscope lint FILE --template support"
+        " --since 2026-11-30T12:00:00Z --until 2026-11-30T12:04:52Z"
+    )
+    assert (unnamed["template"], unnamed["from_token"], unnamed["until_token"]) == ("", 0, 16)
+    assert unnamed["template_requests"] == 12
+
+
+def test_ranges_of_tokens_by_how_many_share_them(store: Store) -> None:
+    judge_layout(store, NEXT_DAY)
+    ranges = ask(store, "template_ranges", template="support")
+    spans = [(row["from_token"], row["until_token"]) for row in ranges]
+    assert spans == [(0, 48), (48, 64), (64, 480), (480, 544)]
+    assert [row["same_ratio"] for row in ranges] == pytest.approx([1, 1 / 30, 1 / 30, 1 / 30])
+    assert [row["content_ratio"] for row in ranges] == [1.0, 0.0, 1.0, 0.0]
+    assert ask(store, "template_ranges", template="text") == []
+
+
+def test_what_is_kept_is_replaced_as_a_whole_and_asked_for_by_name(store: Store) -> None:
+    judge_layout(store, NEXT_DAY)
+    assert len(ask(store, "layout", template="support", model="m")) == 1
+    assert ask(store, "layout", template="billing") == []
+    judge_layout(store, NEXT_DAY + timedelta(days=3))
+    assert ask(store, "layout") == ask(store, "template_ranges") == []
+
+
+def test_so_many_requests_are_looked_at_and_sessions_stay_whole(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "MOST_REQUESTS", 12)
+    judge_layout(store, NEXT_DAY)
+    (found,) = ask(store, "layout", template="support")
+    assert (found["template_requests"], found["gain_tokens"]) == (12, 11 * 416)
+    sessions = [{**row, "session": f"s{number // 3}"} for number, row in enumerate(
+        requests("support", [support(number) for number in range(30)], NOON))]  # fmt: skip
+    put(store, sessions)
+    (asked,) = sample.templates(store.cursor(), NOON, NEXT_DAY)
+    picked = sample.read_sample(store.cursor(), asked)["session"].to_pylist()
+    assert len(picked) == 12
+    assert {picked.count(session) for session in picked} == {3}
