@@ -22,6 +22,9 @@ SUGGESTIONS: dict[Kind, str] = {
 }
 
 
+_MOVED: frozenset[Kind] = frozenset({"clock", "uuid", "counter", "name", "retrieved", "unknown"})
+
+
 @dataclass(frozen=True)
 class Quote:
     """What one request has at a place, with a little of what stands around it. The user's own
@@ -86,6 +89,8 @@ class Finding:
     @property
     def suggestion(self) -> str:
         """What to do about it."""
+        if self.frequency in ("session", "user", "day") and self.kind in _MOVED:
+            return "Put it behind what all requests share, in front of the conversation."
         return SUGGESTIONS[self.kind]
 
 

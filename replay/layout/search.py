@@ -111,19 +111,20 @@ class _Template:
         self._block_tokens = block_tokens
 
     def report(self) -> tuple[TemplateReport, list[Fix]]:
-        """The findings, and what mends all of them."""
+        """The findings, and what mends all of them that can be mended."""
         plain = self._replays.run()
         whole = sum(plain.prompt_tokens[n] for n in self._numbers)
         candidates, gains = self._worth_it(whole)
         fixes = [candidate.fix for candidate in candidates]
-        together = _proof(plain, self._replays.run(fixes), self._numbers)
+        lasting = [each.fix for each in candidates if each.frequency != "once"]
+        together = _proof(plain, self._replays.run(lasting), self._numbers)
         findings = [
             self._finding(candidate, gain, plain, fixes)
             for candidate, gain in zip(candidates, gains, strict=True)
         ]
         findings.sort(key=lambda each: (each.frequency == "once", -each.won_tokens))
         report = TemplateReport(self._name, len(self._numbers), whole, tuple(findings), together)
-        return report, fixes
+        return report, lasting
 
     def _worth_it(self, prompt_tokens: int) -> tuple[list[Candidate], list[int]]:
         """The candidates that are worth mending where all others are, and what each then wins."""

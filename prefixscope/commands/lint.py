@@ -1,0 +1,86 @@
+"""`lint`: what in a prompt's layout breaks reuse, with evidence and proof."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from prefixscope.lint.output import as_json, print_comparison, print_report
+from prefixscope.lint.reading import read_prompts
+from prefixscope.tables import terminal
+from replay.layout.against import compare
+from replay.layout.search import search
+
+FOUND_STATUS = 3
+
+
+class Form(StrEnum):
+    """How it is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def lint(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Logs with the text of prompts: OpenAI or Anthropic requests as JSON lines, "
+            "LiteLLM spend logs with messages, rows with a prompt, or text files of one prompt.",
+        ),
+    ],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="A log of the version before: what changes with the new one?"),
+    ] = None,
+    block_tokens: Annotated[int, typer.Option(min=1, help="The cache's unit of reuse.")] = 16,
+    capacity_blocks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Blocks the cache holds.", show_default="never full"),
+    ] = None,
+    requests: Annotated[
+        int, typer.Option(min=2, help="Compare at most so many requests, whole sessions of them.")
+    ] = 500,
+    quotes: Annotated[
+        bool | None,
+        typer.Option(
+            "--quotes/--no-quotes",
+            help="Show the text that changes.",
+            show_default="on a terminal only",
+        ),
+    ] = None,
+    as_: Annotated[
+        Form, typer.Option("--output", help="How to write it; json has none of the text.")
+    ] = Form.TABLE,
+) -> None:
+    """Find what in the layout of prompts breaks reuse: clocks, ids, shuffled tools and the like.
+
+    Each finding has its place, the text that changes, and a proof: the token hit ratio of a replay
+    as it is and with that place mended. Nothing of the text is kept or sent anywhere.
+    Status 0: nothing found, or only a change that comes once. 1: it failed. 2: wrong usage.
+    3: something breaks reuse; with --against: the new version is worse than the old one.
+
+    Example: prefixscope lint requests.jsonl
+
+    Example: prefixscope lint staging.jsonl --against production.jsonl
+    """
+    log = read_prompts(files)
+    if against is None:
+        comparison = None
+        report = search(log.prompts, block_tokens, capacity_blocks, requests)
+        bad = any(finding.frequency != "once" for finding in report.findings)
+    else:
+        old = read_prompts(against)
+        comparison = compare(log.prompts, old.prompts, block_tokens, capacity_blocks, requests)
+        report, bad = comparison.new, comparison.is_worse
+    if as_ is Form.JSON:
+        print(as_json(report, comparison))
+    else:
+        console, shows = terminal(), sys.stdout.isatty() if quotes is None else quotes
+        print_report(console, report, log, shows)
+        if comparison is not None:
+            print_comparison(console, comparison, shows)
+    raise typer.Exit(FOUND_STATUS if bad else 0)
