@@ -38,4 +38,3 @@ def text_contents(text: bytes, key: str = "") -> list[int]:
 def text_chain(contents: list[int], scope: str = "", key: str = "") -> list[int]:
     """Name every chunk with all before it, in one scope."""
     return extend_chain(root_hash(scope, key), contents, key)
-

@@ -25,23 +25,28 @@ _NAME_BYTES = 8
 class _Cutting:
     """The hash at a place is that of the last `window` units; it ends a piece if it is the largest
     within `reach` places on both sides, so that pieces are longer than that and usually twice as
-    long. `packed`: how a unit is written down where a piece is named."""
+    long. A unit is written in `unit_bytes`."""
 
     reach: int
     window: int
-    packed: str
+    unit_bytes: int
 
 
-_OF_TOKENS = _Cutting(reach=8, window=4, packed="Q")
-_OF_BYTES = _Cutting(reach=32, window=16, packed="B")
+_OF_TOKENS = _Cutting(reach=8, window=4, unit_bytes=8)
+_OF_BYTES = _Cutting(reach=32, window=16, unit_bytes=1)
 
 
 def token_pieces(token_ids: Sequence[int], key: str = "") -> tuple[list[int], list[int]]:
     """The names of the pieces of a prompt, keyed hashes, and how many tokens each has.
 
-    An empty prompt has none. Whatever follows the last cut is a piece too.
+    An empty prompt has none. Whatever follows the last cut is a piece too. Raises ValueError for
+    what cannot be a token id, without repeating it.
     """
-    return _pieces(token_ids, _OF_TOKENS, key)
+    try:
+        packed = struct.pack(f"<{len(token_ids)}Q", *token_ids)
+    except struct.error:
+        raise ValueError("token ids must be whole numbers from 0 to 2^64 - 1") from None
+    return _pieces(packed, _OF_TOKENS, key)
 
 
 def text_pieces(text: bytes, key: str = "") -> tuple[list[int], list[int]]:
@@ -66,18 +71,18 @@ def placed(names: Names, lengths: Numbers, starts: Numbers) -> Pieces:
     return Pieces(names, ends - np.repeat(before, np.diff(starts)), starts)
 
 
-def _pieces(units: Sequence[int], cutting: _Cutting, key: str) -> tuple[list[int], list[int]]:
-    ends = _cuts(units, cutting)
+def _pieces(packed: bytes, cutting: _Cutting, key: str) -> tuple[list[int], list[int]]:
+    ends = _cuts(packed, cutting)
     lengths = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
-    return _names(units, ends, cutting.packed, key), lengths
+    return _names(packed, ends, cutting.unit_bytes, key), lengths
 
 
-def _cuts(units: Sequence[int], cutting: _Cutting) -> list[int]:
-    """Where pieces end; the last at the end of the prompt."""
-    if not len(units):
+def _cuts(packed: bytes, cutting: _Cutting) -> list[int]:
+    """Where pieces end, in units; the last at the end of the prompt."""
+    if not packed:
         return []
-    numbers = np.frombuffer(units, np.uint8) if isinstance(units, bytes) else np.array(units)
-    scattered = mixed(numbers.astype(np.uint64))
+    units = np.frombuffer(packed, "<u8" if cutting.unit_bytes == 8 else np.uint8)
+    scattered = mixed(units.astype(np.uint64))
     windows = np.zeros(len(scattered), np.uint64)
     for back in range(cutting.window):
         # Each place in the window counts differently, so that order matters.
@@ -106,12 +111,12 @@ def _at_most(longest: int, ends: list[int]) -> list[int]:
     return found
 
 
-def _names(units: Sequence[int], ends: list[int], packed: str, key: str) -> list[int]:
+def _names(packed: bytes, ends: list[int], unit_bytes: int, key: str) -> list[int]:
     secret = sha256(key.encode()).digest() if key else b""
     fresh = blake2b(digest_size=_NAME_BYTES, key=secret, person=b"piece")
     names = []
     for begin, end in zip([0, *ends], ends, strict=False):
         piece = fresh.copy()
-        piece.update(struct.pack(f"<{end - begin}{packed}", *units[begin:end]))
+        piece.update(packed[begin * unit_bytes : end * unit_bytes])
         names.append(int.from_bytes(piece.digest(), "big"))
     return names

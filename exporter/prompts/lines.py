@@ -38,6 +38,7 @@ def _marks(places: PromptPlaces) -> tuple[str, ...]:
     """The keys that a row with a prompt has, as they are written. A key spelt with escapes is not
     found, and its row stays without names."""
     keys = [parts_of(path)[-1] for path in (*places.token_ids, *places.texts)]
-    if places.requests:
-        keys += ["messages", "prompt"]
-    return tuple(f'"{key}"' for key in dict.fromkeys(keys))
+    marks = [f'"{key}"' for key in keys]
+    if places.requests:  # which may be JSON text inside the row
+        marks += [f"{key}{end}" for key in ('"messages', '"prompt') for end in ('"', '\\"')]
+    return tuple(dict.fromkeys(marks))

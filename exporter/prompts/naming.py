@@ -90,9 +90,9 @@ def _of_tokens(token_ids: list[int], scope: str, key: str) -> Names:
     """No names for what cannot be token ids."""
     try:
         contents = content_hashes(token_ids, HASH_GRAIN_TOKENS, key)
+        pieces, lengths = token_pieces(token_ids, key)
     except ValueError:
         return {}
-    pieces, lengths = token_pieces(token_ids, key)
     return {
         "block_hashes": extend_chain(root_hash(scope, key), contents, key),
         "content_hashes": contents,
