@@ -23,6 +23,7 @@ from exporter.records import OUTCOMES, TIERS
 from exporter.store.counters import TTFT_BOUNDS, Snapshot
 from exporter.store.samples import TargetRow
 from exporter.verdicts import NO_VERDICTS, Verdicts, add_verdicts
+from replay.causes import CAUSES
 
 NO_TIER = "unknown"  # cached tokens whose tier nobody named; keeps the sum over tiers whole
 MAX_SOURCES = 100  # whoever posts names the source: bound it like every other label
@@ -69,6 +70,7 @@ class Collector:
         counters = self._inputs.counters()
         self._add_requests(page, counters)
         _add_ttft(page, counters)
+        _add_missed(page, counters)
         self._add_engines(page)
         add_drops(page, self._inputs.drops())
         add_verdicts(page, self._inputs.verdicts())
@@ -148,6 +150,16 @@ def _add_ttft(page: Page, counters: Snapshot) -> None:
     for key, row in counters.ttft.items():
         labels = label_text(("model", "route", "outcome"), key)
         family.add_histogram(labels, TTFT_BOUNDS, row.buckets, row.seconds)
+
+
+def _add_missed(page: Page, counters: Snapshot) -> None:
+    """Missed tokens by cause; one that never was has no series."""
+    family = page["prefixcache_missed_tokens_total"]
+    for key, tokens in counters.missed.items():
+        labels = label_text(REQUEST, key)
+        for cause in CAUSES:
+            if cause in tokens:
+                family.add(f'{labels},cause="{cause}"', tokens[cause])
 
 
 def _add_target(page: Page, target: TargetRow) -> None:

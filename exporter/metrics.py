@@ -72,6 +72,14 @@ DEFINITIONS: tuple[Definition, ...] = (
         f"of the usage in request logs. {_LIVE}",
     ),
     Definition(
+        "prefixcache_missed_tokens_total",
+        "counter",
+        (*REQUEST, "cause"),
+        "Prompt tokens that missed, by cause (docs/causes.md): of requests with a cached count and "
+        "a chain of blocks, named once, two minutes late. Together with their cached tokens they "
+        f"are those requests' prompt tokens. Source: request logs with chains. {_LIVE}",
+    ),
+    Definition(
         "prefixcache_ttft_seconds",
         "histogram",
         ("model", "route", "outcome"),

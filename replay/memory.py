@@ -101,9 +101,10 @@ class Memory:
         oldest = self.young if self.old is None else self.old
         return min(self.limits.horizon_seconds, max(0.0, now - oldest.begun_seconds))
 
-    def is_warming(self, now: float) -> bool:
-        """Has less than a horizon been seen since the beginning?"""
-        return now - self.begun_seconds < self.limits.horizon_seconds
+    @property
+    def warm_seconds(self) -> float:
+        """Until then less than a horizon had been seen."""
+        return self.begun_seconds + self.limits.horizon_seconds
 
     def turn(self, now: float) -> bool:
         """Begin a new generation where the younger is old or large enough: was it?"""

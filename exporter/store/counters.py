@@ -6,7 +6,7 @@ commit of a batch, and are restored from `live_counters` at start.
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
@@ -64,6 +64,7 @@ class Snapshot:
     late_tokens: int
     folded: dict[str, int]
     last_arrived: datetime | None
+    missed: dict[Series, dict[str, int]] = field(default_factory=dict)
 
 
 class LabelBounds:
@@ -118,6 +119,7 @@ class LiveCounters:
         self._series: set[Series] = set()
         self._requests: dict[Series, CounterRow] = {}
         self._ttft: dict[tuple[str, str, str], TtftRow] = {}
+        self._missed: dict[Series, Counter[str]] = {}
         self._ingested: Counter[tuple[str, str]] = Counter()
         self._rejected: Counter[tuple[str, str]] = Counter()
         self._late_tokens = 0
@@ -146,6 +148,8 @@ class LiveCounters:
                 total = self._ttft.setdefault(key, TtftRow())
                 total.buckets = [a + b for a, b in zip(total.buckets, row.buckets, strict=True)]
                 total.seconds += row.seconds
+            for series, tokens in delta.missed.items():
+                self._missed.setdefault(series, Counter()).update(tokens)
             self._ingested.update(delta.ingested)
             self._rejected.update(delta.rejected)
             self._late_tokens += delta.late_tokens
@@ -161,6 +165,7 @@ class LiveCounters:
                 late_tokens=self._late_tokens,
                 folded={label: len(values) for label, values in self.bounds.folded.items()},
                 last_arrived=self._last_arrived,
+                missed={series: dict(tokens) for series, tokens in self._missed.items()},
             )
 
 
@@ -174,6 +179,14 @@ class CounterDelta:
     rejected: dict[tuple[str, str], int] = field(default_factory=dict)
     late_tokens: int = 0
     last_arrived: datetime | None = None
+    # Missed tokens by cause, of requests whose minute was sealed.
+    missed: dict[Series, Counter[str]] = field(default_factory=dict)
+
+    def add_missed(self, series: Series, tokens: Mapping[str, int]) -> None:
+        """Causes of 0 tokens make no series."""
+        self.missed.setdefault(series, Counter()).update(
+            {cause: count for cause, count in tokens.items() if count}
+        )
 
     def add_requests(self, series: Series, values: Sequence[int]) -> None:
         known = self.requests.get(series)

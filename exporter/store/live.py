@@ -105,6 +105,11 @@ def persist(cursor: duckdb.DuckDBPyConnection, delta: CounterDelta) -> None:
             if count
         ],
     )
+    _insert(
+        cursor,
+        "live_missed",
+        [(*key, *each) for key, tokens in delta.missed.items() for each in tokens.items()],
+    )
 
 
 def first_bucket(buckets: Sequence[int]) -> int:
@@ -143,6 +148,13 @@ def restore(cursor: duckdb.DuckDBPyConnection, counters: LiveCounters) -> None:
     ).fetchall():
         if _admitted(bounds, "model", model) and _admitted(bounds, "route", route):
             delta.add_ttft(model, route, outcome, bucket, requests, seconds)
+    for model, route, template, tenant, cause, tokens in cursor.execute(
+        f"SELECT {', '.join(LABELS)}, cause, sum(tokens)::BIGINT FROM live_missed GROUP BY ALL"
+    ).fetchall():
+        named = zip(LABELS, (model, route, template, tenant), strict=True)
+        if all(_admitted(bounds, label, value) for label, value in named):
+            series = counters.series(model, route, template, tenant)
+            delta.add_missed(series, {cause: tokens})
     _end_demoted(cursor)
     delta.ingested = _sums(cursor, "source, source_format, sum(accepted)", "ingest_batches")
     delta.rejected = _sums(cursor, "source, reason, sum(rejects)", "reject_totals")
@@ -155,7 +167,8 @@ def restore(cursor: duckdb.DuckDBPyConnection, counters: LiveCounters) -> None:
 
 def _end_demoted(cursor: duckdb.DuckDBPyConnection) -> None:
     """Deletes ended series: a value admitted again later starts at 0 and stays monotonic."""
-    for table, labels in (("live_counters", LABELS), ("live_ttft", ("model", "route"))):
+    tables = {"live_counters": LABELS, "live_missed": LABELS, "live_ttft": ("model", "route")}
+    for table, labels in tables.items():
         ended = " OR ".join(
             f"""{label} NOT IN ('', '{OTHER}') AND {label} NOT IN
                 (SELECT value FROM label_values WHERE label = '{label}')"""
@@ -179,6 +192,7 @@ def compact(cursor: duckdb.DuckDBPyConnection) -> None:
     """Merges counter deltas into one row per series. Changes no sum."""
     for table, keys, sums in (
         ("live_counters", LABELS, COUNTER_COLUMNS),
+        ("live_missed", (*LABELS, "cause"), ("tokens",)),
         ("live_ttft", ("model", "route", "outcome", "bucket"), ("requests", "seconds")),
     ):
         columns = ", ".join([*keys, *(f"sum({name}) AS {name}" for name in sums)])

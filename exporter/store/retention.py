@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import duckdb
 
+from exporter.causes import sums
 from exporter.store import blocks, live, rollup
 from exporter.store.labels import choose_labels
 from exporter.store.store import Store, earliest
@@ -18,6 +19,8 @@ from queries.times import utc_without_zone
 _AGED = (
     ("minute_rollup", "minute"),
     ("hour_rollup", "hour"),
+    ("cause_minutes", "minute"),
+    ("cause_hours", "hour"),
     ("engine_samples", "ts"),
     ("samples_beside", "ts"),
     ("provider_usage", "day"),
@@ -45,7 +48,7 @@ def compact(store: Store) -> None:
     Each step is a transaction of its own, so that rows on their way in wait for one only.
     """
     store.fold()
-    for merge in (rollup.compact, live.compact, blocks.compact, _compact_tallies):
+    for merge in (rollup.compact, sums.compact, live.compact, blocks.compact, _compact_tallies):
         with store.write() as cursor:
             merge(cursor)
 

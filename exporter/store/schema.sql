@@ -337,15 +337,18 @@ CREATE TABLE IF NOT EXISTS cause_hours (
     remembered_seconds BIGINT
 );
 -- How far causes were named: the minute up to which rows are sealed, the last batch of rows whose
--- late ones were counted, and what of the state is not in `cause_changes` (JSON). One row.
+-- late ones were counted, and what of the state is not in `cause_changes`. One row.
 CREATE TABLE IF NOT EXISTS cause_state (
-    sealed TIMESTAMP NOT NULL, batch BIGINT NOT NULL, state VARCHAR NOT NULL
+    sealed TIMESTAMP NOT NULL, batch BIGINT NOT NULL, state BLOB NOT NULL
 );
 -- What every sealed minute added to the memory of what was seen: keyed hashes as arrays, no tokens.
 -- Taken in again in order when a store is opened; a part's older `generation` goes as a whole.
 CREATE TABLE IF NOT EXISTS cause_changes (
-    part VARCHAR NOT NULL, generation BIGINT NOT NULL, minute TIMESTAMP NOT NULL, change BLOB NOT NULL
+    part VARCHAR NOT NULL, generation BIGINT NOT NULL,
+    minute TIMESTAMP NOT NULL, batch BIGINT NOT NULL, change BLOB NOT NULL
 );
+-- Rows that corrected or joined others after these were counted: they are not counted once more.
+CREATE TABLE IF NOT EXISTS cause_corrected (batch BIGINT NOT NULL, position BIGINT NOT NULL);
 -- Missed tokens for Prometheus, of live rows; additive deltas like live_counters.
 CREATE TABLE IF NOT EXISTS live_missed (
     model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR, cause VARCHAR, tokens BIGINT

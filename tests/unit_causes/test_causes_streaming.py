@@ -219,7 +219,7 @@ def test_what_was_seen_before_the_horizon_is_new_again() -> None:
     found = stream.take(span([[1, 2]], 302, 310))
     assert tokens_of(found) == {"new": 32, "rounding": 1}
     assert found.remembered_seconds == 100.0
-    assert not found.is_warming
+    assert found.warm_seconds == 100.0
 
 
 def test_without_room_the_horizon_is_shorter_and_says_so() -> None:
@@ -229,7 +229,6 @@ def test_without_room_the_horizon_is_shorter_and_says_so() -> None:
         found = stream.take(span([chain], 60 * minute, 60 * minute + 60))
         assert stream.memory.blocks <= 8
     assert found.remembered_seconds < 200.0
-    assert found.is_warming
     # Of the first minute nothing is known any more, of the one before the last it is.
     assert tokens_of(stream.take(span([[41, 42, 43, 44]], 360, 420)))["evicted"] == 64
     assert tokens_of(stream.take(span([[1, 2, 3, 4]], 420, 480)))["new"] == 64

@@ -1,0 +1,179 @@
+"""One span of rows: what is told of them goes to the memory, and their causes come out."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from exporter.causes.lasting import Lasting
+from exporter.causes.rows import CHAINS, Part, lasting_numbers, parts_of, replica_names
+from exporter.causes.settings import CauseSettings
+from exporter.causes.state import CauseState, PartState, limits_of
+from exporter.causes.sums import BESIDE_COLUMNS, CAUSE_COLUMNS, DETAIL_COLUMNS, LEAST
+from replay.causes import CAUSES, DETAILS, Causes
+from replay.columns import unit_tokens_of
+from replay.rules import BlockSizesDisagree
+from replay.spans import TrafficSpan
+from replay.streaming import CauseStream, Named
+from replay.traffic import Flags, Moments, Numbers
+
+_log = logging.getLogger(__name__)
+_LABELS = ("ts", "model", "replica", "route", "template", "tenant", "is_live")
+
+# A reset of a replica, and when.
+Reset = tuple[str, float]
+
+
+@dataclass(frozen=True)
+class RowSpan:
+    """Rows with chains (an answer of `request_chains`, with `is_live` and `is_late`) from `since`
+    until before `until`, late ones from before; and all resets until then."""
+
+    table: pa.Table
+    since: datetime
+    until: datetime
+    resets: tuple[Reset, ...] = ()
+
+
+@dataclass(frozen=True)
+class NamedPart:
+    """What became of the rows of a part. `rows`: as `sums.add_named` takes them."""
+
+    name: str
+    named: Named
+    rows: pa.Table
+
+
+def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> Iterator[NamedPart]:
+    """Name the causes of a span, part by part; the memory in `state` has it from then on."""
+    table = span.table
+    found = parts_of(table, None, None, approximate=True, lasting=state.lasting.block_sizes)
+    for parts in _by_traffic(found):
+        name = _name(parts[0])
+        if (usable := [part for part in parts if _is_usable(part)]) != parts:
+            _log.warning("%s: some rows state a block size that their chains do not fit", name)
+        own = table.drop_columns(list(CHAINS)).take(parts[0].rows)
+        if not usable:
+            continue
+        known = state.parts.get(name)
+        if known is None:
+            lifetimes = parts[0].rule.lifetime_seconds is not None
+            begun = _seconds(span.since)
+            known = PartState(CauseStream.begin(limits_of(settings), begun, lifetimes), begun)
+            state.parts[name] = known
+        resets = _new_resets(known, span)
+        known.until = _seconds(span.until)
+        named = known.stream.take(_traffic_span(usable, own, state.lasting, span, resets))
+        sums = [
+            _sums(own, part, causes, named)
+            for part, causes in zip(usable, named.causes, strict=True)
+        ]
+        yield NamedPart(name, named, pa.concat_tables(sums))
+
+
+def _by_traffic(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Those that see the same rows, each with its own block size, together."""
+    same: list[Part] = []
+    for part in parts:
+        if same and part.traffic is not same[0].traffic:
+            yield same
+            same = []
+        same.append(part)
+    if same:
+        yield same
+
+
+def _name(part: Part) -> str:
+    """Of the rows that can be compared with each other, today and later."""
+    grain = part.traffic.chains.grain_tokens
+    return f"{part.rule.name} {'text' if part.scale is not None else grain}"
+
+
+def _is_usable(part: Part) -> bool:
+    try:
+        unit_tokens_of(part.rule, part.traffic.chains.grain_tokens)
+    except BlockSizesDisagree:
+        return False
+    return True
+
+
+def _new_resets(part: PartState, span: RowSpan) -> list[Reset]:
+    """Those that the part has not been told yet; not those from before it began."""
+    begun = part.stream.memory.begun_seconds
+    new = [
+        (replica, moment)
+        for replica, moment in sorted(span.resets, key=lambda reset: reset[1])
+        if moment > part.resets.get(replica, begun)
+    ]
+    part.resets |= dict(new)
+    return new
+
+
+def _traffic_span(
+    parts: list[Part], own: pa.Table, lasting: Lasting, span: RowSpan, resets: list[Reset]
+) -> TrafficSpan:
+    names = list(dict.fromkeys([*replica_names(own), *(replica for replica, _ in resets)]))
+    deployments = lasting.deployments(own)
+    different = list(dict.fromkeys(deployments))
+    numbers = {name: number for number, name in enumerate(different)}
+    deployment = np.array([numbers[name] for name in deployments], np.int64)
+    return TrafficSpan(
+        traffic=replace(parts[0].traffic, deployment=deployment),
+        rules=[part.traffic_rule for part in parts],
+        judged=[part.judged for part in parts],
+        replicas=names,
+        deployments=lasting_numbers(different),
+        scopes=lasting_numbers(list(dict.fromkeys(own["scope"].to_pylist()))),
+        since_seconds=_seconds(span.since),
+        until_seconds=_seconds(span.until),
+        resets=Moments.of([(names.index(replica), moment) for replica, moment in resets]),
+    )
+
+
+def _sums(own: pa.Table, part: Part, causes: Causes, named: Named) -> pa.Table:
+    """The judged rows with what they add to the sums."""
+    if part.scale is not None:
+        causes = part.scale.to_tokens(causes, part.rule)
+    late = own["is_late"].to_numpy()
+    explained = causes.reported & ~late
+    columns: dict[str, Any] = {
+        "requests": explained.astype(np.int64),
+        "prompt_tokens": np.where(explained, causes.prompt_tokens, 0),
+        "cached_tokens": np.where(explained, causes.cached_tokens, 0),
+    }
+    for name, cause in zip(CAUSE_COLUMNS, CAUSES, strict=True):
+        columns[name] = np.where(explained, causes.tokens[cause], 0)
+    early = own["ts"].cast(pa.int64()).to_numpy() / 1e6 < named.warm_seconds
+    warming = np.where(early, causes.tokens["new"], 0)
+    details = [*(causes.tokens[name] for name in DETAILS), warming, causes.warm_before_log_tokens]
+    for name, tokens in zip(DETAIL_COLUMNS, details, strict=True):
+        columns[name] = np.where(explained, tokens, 0)
+    columns |= _beside(causes, late)
+    columns[LEAST] = np.full(len(late), int(named.remembered_seconds))
+    judged = np.flatnonzero(part.judged)
+    labels = own.select(list(_LABELS))
+    for name, column in columns.items():
+        labels = labels.append_column(name, pa.array(column))
+    return labels.take(judged)
+
+
+def _beside(causes: Causes, late: Flags) -> Mapping[str, Numbers]:
+    """What has no causes, and why; none of these rows is without a chain."""
+    nothing = np.zeros(len(late), np.bool_)
+    found: dict[str, Numbers] = {}
+    for kind, flags in zip(
+        ("unreported", "chainless", "late"),
+        (~causes.reported, nothing, causes.reported & late),
+        strict=True,
+    ):
+        found[f"{kind}_requests"] = flags.astype(np.int64)
+        found[f"{kind}_prompt_tokens"] = np.where(flags, causes.prompt_tokens, 0)
+    return {name: found[name] for name in BESIDE_COLUMNS}
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.replace(tzinfo=UTC).timestamp()

@@ -1,0 +1,241 @@
+"""Seals minutes: names the causes of their missed tokens, once, and keeps the sums.
+
+A minute is sealed when it has been over for two minutes. Rows that come later than that are counted
+as late, and what their prompts had is known from then on. Everything a seal writes is one
+transaction, so that no minute is sealed twice and none left out, however the process ends.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+
+from exporter.causes import state as states
+from exporter.causes import sums
+from exporter.causes.live import LiveMissed
+from exporter.causes.naming import NamedPart, Reset, RowSpan, named_parts
+from exporter.causes.settings import CauseSettings
+from exporter.causes.state import CauseState
+from exporter.store.store import Store
+from queries import registry
+from queries.times import utc_without_zone
+
+_log = logging.getLogger(__name__)
+
+SEAL_AFTER = timedelta(minutes=2)
+_MINUTE = timedelta(minutes=1)
+_FOLD_PATIENCE_SECONDS = 1.0
+# A span of minutes is named at once as far as its chains have so many hashes, and rows.
+_SPAN_HASHES, _SPAN_ROWS = 1_000_000, 50_000
+# Resets that emptied no cache: its state was given up, not its blocks.
+_NO_RESET = "lost_events"
+# How much later than it happened a reset may be told.
+_RESET_SLACK = timedelta(hours=1)
+
+_MINUTES = """
+    SELECT date_trunc('minute', ts) AS minute,
+        count(*) FILTER (len(block_hashes) > 0),
+        coalesce(sum(len(block_hashes) + coalesce(len(content_hashes), 0)
+            + coalesce(len(piece_hashes), 0)), 0)::BIGINT
+    FROM requests
+    WHERE ts >= $since AND ts < $until AND prompt_tokens > 0
+        AND replica_role IS DISTINCT FROM 'decode'
+    GROUP BY minute ORDER BY minute"""
+_LATE = """EXISTS (SELECT 1 FROM requests WHERE batch > $counted AND ts < $sealed)"""
+# Where rows older than the live window still come in, the minutes from there on wait for the rest.
+_COMING = """
+    SELECT min(ts) FROM requests
+    WHERE arrived >= $lately AND ts >= $sealed AND ts < arrived - to_seconds($live_seconds)"""
+
+
+@dataclass(frozen=True)
+class _Span:
+    since: datetime
+    until: datetime
+    has_chains: bool
+
+
+class Sealer:
+    """Seals the minutes of one store; one thread at a time. The memory is read from the store
+    when it is needed first, and again after a seal that failed."""
+
+    def __init__(self, store: Store, settings: CauseSettings | None = None) -> None:
+        self._store, self._settings = store, settings or CauseSettings()
+        self._sealing = threading.Lock()
+        self._state: CauseState | None = None
+        self._is_loaded = False
+
+    def seal(self, now: datetime, *, wait_for_older: bool = True) -> int:
+        """Seal every minute that is over for two minutes; how many spans that were.
+
+        `wait_for_older`: rows much older than they came in may still be on their way (an exporter
+        cannot know where a load ends), so minutes wait until none came for two minutes.
+        """
+        with self._sealing:
+            try:
+                return self._seal(utc_without_zone(now), wait_for_older)
+            except BaseException:
+                # What is in memory may be ahead of the store.
+                self._state, self._is_loaded = None, False
+                raise
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the memory takes."""
+        parts = {} if self._state is None else self._state.parts
+        return sum(part.stream.memory.bytes for part in parts.values())
+
+    def _seal(self, now: datetime, wait_for_older: bool) -> int:
+        # Tenants are let in before their causes are summed.
+        if wait_for_older:
+            self._store.fold_settled(_FOLD_PATIENCE_SECONDS)
+        else:
+            self._store.fold()
+        with self._store.cursor() as cursor:
+            if not self._is_loaded:
+                self._state = states.load(cursor, self._settings)
+                self._is_loaded = True
+            if self._state is None:
+                self._state = _begun(cursor)
+            if self._state is None:
+                return 0
+            until = _limit(cursor, self._state, now, self._store, wait_for_older)
+            spans = list(_spans(cursor, self._state, until))
+            for span in spans:
+                self._seal_span(cursor, self._state, span)
+        return len(spans)
+
+    def _seal_span(self, cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> None:
+        newest = _newest_batch(cursor)
+        counted = {
+            "since": state.sealed, "until": span.until, "counted": state.batch, "newest": newest,
+        }  # fmt: skip
+        parts: list[NamedPart] = []
+        if span.has_chains:
+            live_seconds = self._store.settings.live_window_seconds
+            table = _rows(cursor, counted, live_seconds)
+            if len(table):
+                rows = RowSpan(table, state.sealed, span.until, _resets(cursor, state, span))
+                parts = list(named_parts(state, rows, self._settings))
+        state.sealed, state.batch = span.until, newest
+        live = LiveMissed(self._store.counters)
+        with self._store.write() as writer:
+            sums.add_chainless(writer, counted)
+            for part in parts:
+                sums.add_named(writer, part.rows)
+                states.keep_change(writer, part.name, state, part.named)
+                live.add(writer, part.rows)
+            live.persist(writer)
+            states.keep(writer, state)
+            writer.execute("DELETE FROM cause_corrected WHERE batch <= $newest", {"newest": newest})
+        self._store.counters.apply(live.delta)
+
+
+def _begun(cursor: duckdb.DuckDBPyConnection) -> CauseState | None:
+    """From the first row on; None without any."""
+    (first,) = cursor.execute(
+        "SELECT date_trunc('minute', min(ts)) FROM requests WHERE prompt_tokens > 0"
+    ).fetchone() or (None,)
+    return None if first is None else CauseState(first, 0)
+
+
+def _limit(
+    cursor: duckdb.DuckDBPyConnection,
+    state: CauseState,
+    now: datetime,
+    store: Store,
+    wait_for_older: bool,
+) -> datetime:
+    """Up to where minutes can be sealed."""
+    limit = _whole_minute(now - SEAL_AFTER)
+    if not wait_for_older:
+        return limit
+    (coming,) = cursor.execute(
+        _COMING,
+        {
+            "lately": now - SEAL_AFTER,
+            "sealed": state.sealed,
+            "live_seconds": store.settings.live_window_seconds,
+        },
+    ).fetchone() or (None,)
+    return limit if coming is None else min(limit, _whole_minute(coming))
+
+
+def _spans(
+    cursor: duckdb.DuckDBPyConnection, state: CauseState, until: datetime
+) -> Iterator[_Span]:
+    """The minutes that have rows, as many at once as memory is meant for; late rows alone are a
+    span that ends where the last one did."""
+    values = {"counted": state.batch, "sealed": state.sealed}
+    [(late,)] = cursor.execute(f"SELECT {_LATE}", values).fetchall()
+    if until <= state.sealed:
+        if late:
+            yield _Span(state.sealed, state.sealed, True)
+        return
+    minutes = cursor.execute(_MINUTES, {"since": state.sealed, "until": until}).fetchall()
+    since, rows, hashes, has_chains = state.sealed, 0, 0, bool(late)
+    for minute, chains, more in minutes:
+        if rows and (hashes + more > _SPAN_HASHES or rows + chains > _SPAN_ROWS):
+            yield _Span(since, minute, has_chains)
+            since, rows, hashes, has_chains = minute, 0, 0, False
+        rows, hashes = rows + chains, hashes + more
+        has_chains |= chains > 0
+    if minutes or late:
+        yield _Span(since, minutes[-1][0] + _MINUTE if minutes else since, has_chains)
+
+
+def _rows(
+    cursor: duckdb.DuckDBPyConnection, counted: dict[str, object], live_seconds: float
+) -> pa.Table:
+    """Those of a span that have a chain, and those that came late for theirs."""
+    asked = registry.question("request_chains").sql.rstrip().rstrip(";")
+    own = cursor.cursor()
+    own.execute("SET VARIABLE since = NULL::TIMESTAMP")
+    own.execute("SET VARIABLE until = CAST(? AS TIMESTAMP)", [counted["until"]])
+    table = own.sql(
+        f"""SELECT *, ts >= arrived - to_seconds($live_seconds) AS is_live,
+            ts < $since AS is_late
+        FROM ({asked})
+        WHERE len(block_hashes) > 0 AND batch <= $newest
+            AND (ts >= $since OR (
+                batch > $counted AND (batch, position) NOT IN (FROM cause_corrected)))""",
+        params={
+            "since": counted["since"],
+            "counted": counted["counted"],
+            "newest": counted["newest"],
+            "live_seconds": live_seconds,
+        },
+    ).to_arrow_table()
+    own.close()
+    return table
+
+
+def _resets(cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> tuple[Reset, ...]:
+    """What the store tells of resets until the end of a span. A part may not have had rows for
+    long, and is then told those of all the time."""
+    told = [datetime.fromtimestamp(part.until, UTC) for part in state.parts.values()]
+    since = min([utc_without_zone(until) for until in told], default=state.sealed) - _RESET_SLACK
+    params = {"since": since, "until": span.until}
+    return reset_moments(registry.run(cursor.cursor(), "block_resets", params))
+
+
+def reset_moments(table: pa.Table) -> tuple[Reset, ...]:
+    """Of an answer of `block_resets`: replica and moment of every reset that emptied a cache."""
+    return tuple(
+        (row["replica"], row["ts"].replace(tzinfo=UTC).timestamp())
+        for row in table.to_pylist()
+        if row["reason"] != _NO_RESET and row["tier"] in ("", "device")
+    )
+
+
+def _newest_batch(cursor: duckdb.DuckDBPyConnection) -> int:
+    [(newest,)] = cursor.execute("SELECT coalesce(max(batch), 0) FROM requests").fetchall()
+    return int(newest)
+
+
+def _whole_minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)

@@ -1,0 +1,123 @@
+"""How far causes were named, kept in the store in the same transaction as the sums."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from exporter.causes.lasting import Lasting
+from exporter.causes.packed import packed, unpacked
+from exporter.causes.settings import CauseSettings
+from replay.memory import Limits
+from replay.seen import Change
+from replay.streaming import CauseStream, Named
+
+_JSON = "json"
+
+
+@dataclass
+class PartState:
+    """The rows that count by one rule and whose hashes stand for as many tokens. `until`: what
+    it was last told of ended then. `resets`: the last reset of each replica that it was told."""
+
+    stream: CauseStream
+    until: float
+    resets: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class CauseState:
+    """`sealed`: rows before it were counted. `batch`: up to it late ones were, too."""
+
+    sealed: datetime
+    batch: int
+    lasting: Lasting = field(default_factory=Lasting)
+    parts: dict[str, PartState] = field(default_factory=dict)
+
+
+def limits_of(settings: CauseSettings) -> Limits:
+    """As the memory takes them."""
+    return Limits(settings.horizon_days * 86_400, settings.most_blocks)
+
+
+def load(cursor: duckdb.DuckDBPyConnection, settings: CauseSettings) -> CauseState | None:
+    """As it was at the last seal; None before the first."""
+    row = cursor.execute("SELECT sealed, batch, state FROM cause_state").fetchone()
+    if row is None:
+        return None
+    arrays = unpacked(row[2])
+    told = json.loads(arrays.pop(_JSON).tobytes())
+    state = CauseState(row[0], row[1], Lasting.from_kept(told["lasting"]))
+    for name, part in told["parts"].items():
+        own = {
+            key.removeprefix(f"{name}|"): array
+            for key, array in arrays.items()
+            if key.startswith(f"{name}|")
+        }
+        stream = CauseStream.restored(
+            limits_of(settings), part["lifetimes"], (part["memory"], own), _changes(cursor, name)
+        )
+        state.parts[name] = PartState(stream, part["until"], part["resets"])
+    return state
+
+
+def _changes(cursor: duckdb.DuckDBPyConnection, part: str) -> Iterator[tuple[int, Change]]:
+    own = cursor.cursor()
+    own.execute(
+        "SELECT generation, change FROM cause_changes WHERE part = $part ORDER BY minute, batch",
+        {"part": part},
+    )
+    while row := own.fetchone():
+        yield row[0], unpacked(row[1])
+    own.close()
+
+
+def keep(cursor: duckdb.DuckDBPyConnection, state: CauseState) -> None:
+    """Inside a transaction: all but the changes."""
+    parts: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
+    for name, part in state.parts.items():
+        memory, own = part.stream.kept()
+        lifetimes = part.stream.memory.lifetimes
+        parts[name] = {
+            "memory": memory,
+            "until": part.until,
+            "resets": part.resets,
+            "lifetimes": lifetimes,
+        }
+        arrays |= {f"{name}|{key}": array for key, array in own.items()}
+    told = json.dumps({"lasting": state.lasting.kept(), "parts": parts})
+    cursor.execute("DELETE FROM cause_state")
+    cursor.execute(
+        "INSERT INTO cause_state VALUES ($sealed, $batch, $state)",
+        {
+            "sealed": state.sealed,
+            "batch": state.batch,
+            "state": packed({**arrays, _JSON: np.frombuffer(told.encode(), np.uint8)}),
+        },
+    )
+
+
+def keep_change(
+    cursor: duckdb.DuckDBPyConnection, part: str, state: CauseState, named: Named
+) -> None:
+    """Inside a transaction: what the span that was sealed last added to the memory of a part."""
+    if named.turned:
+        cursor.execute(
+            "DELETE FROM cause_changes WHERE part = $part AND generation < $oldest",
+            {"part": part, "oldest": named.generation - 1},
+        )
+    cursor.execute(
+        "INSERT INTO cause_changes VALUES ($part, $generation, $minute, $batch, $change)",
+        {
+            "part": part,
+            "generation": named.generation,
+            "minute": state.sealed,
+            "batch": state.batch,
+            "change": packed(named.change),
+        },
+    )
