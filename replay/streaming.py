@@ -41,7 +41,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 class Named:
     """What became of a span: its causes by each of its rules, in the order of its traffic; what it
     added to the memory, and to which generation. `turned`: that has begun with it.
-    `remembered_seconds`: how far back it was known what was seen; `is_warming`: less than a
+    `remembered_seconds`: how far back it was known what was seen; until `warm_seconds` less than a
     horizon had been seen. `crossed`: reuse across scopes, as `causes` by each rule; whose it was is
     known only where it was in the span."""
 
@@ -51,7 +51,7 @@ class Named:
     generation: int
     turned: bool
     remembered_seconds: float
-    is_warming: bool
+    warm_seconds: float
 
 
 class CauseStream:
@@ -103,7 +103,6 @@ class CauseStream:
         traffic, fleet = self._numbered(span)
         columns = [Columns.of(traffic, rule, fleet) for rule in span.rules]
         remembered = memory.remembered_seconds(span.since_seconds)
-        warming = memory.is_warming(span.since_seconds)
         memory.meet(span.deployments, span.scopes)
         keys = SpanKeys.of(columns[0], span.deployments, span.scopes)
         history = _Look(memory, keys, self.blocks, self.answers).history()
@@ -119,7 +118,8 @@ class CauseStream:
         memory.lookups += len(traffic)
         for replica in fleet.resets.replica[fleet.resets.seconds > BEGUN_SECONDS].tolist():
             memory.resets[replica] += 1
-        return Named(causes, crossed, left.change, memory.generation, turned, remembered, warming)
+        generation, warm = memory.generation, memory.warm_seconds
+        return Named(causes, crossed, left.change, generation, turned, remembered, warm)
 
     def _numbered(self, span: TrafficSpan) -> tuple[Traffic, Fleet]:
         """The span with replicas as the memory numbers them, each reset before all times."""
