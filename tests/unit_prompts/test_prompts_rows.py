@@ -29,9 +29,9 @@ PLAIN = "\n".join(f"{each['role']}\n{each['content']}" for each in MESSAGES)
 USAGE = {"completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0}}
 
 
-def reader_of(model: Path, **more: Any) -> PromptReader:
-    tokenizers = {"org/tiny": TokenizerSettings(tokenizer=model, **more)}
-    return PromptReader.of(PromptSettings(tokenizers=tokenizers))
+def reader_of(model: Path, chat_template: Path | None = None) -> PromptReader:
+    given = TokenizerSettings(tokenizer=model, chat_template=chat_template)
+    return PromptReader.of(PromptSettings(tokenizers={"org/tiny": given}))
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_without_a_tokenizer_chunks_of_text_stand_for_tokens(reading: Store) -> 
     check_text(found["chat"], PLAIN.encode(), reading.key)
     check_text(found["tools"], f"{json.dumps(tools)}\n{PLAIN}".encode(), reading.key)
     check_text(found["plain"], b"follow this policy " * 20, reading.key)
-    assert not found["chat"]["hash_key_id"] == reading.hash_key_id
+    assert found["chat"]["hash_key_id"] != reading.hash_key_id
     for name in ("uncounted", "image", "nothing"):
         assert (found[name]["block_hashes"], found[name]["text_bytes"]) == (None, None)
 
@@ -191,10 +191,11 @@ def test_named_prompts_that_a_log_brings_along_are_not_believed(reading: Store) 
 
 
 def test_lengths_of_pieces_that_cannot_be_are_left_out(shared_store: Store) -> None:
+    told = {"fine": [1, 255], "zero": [0, 9], "long": [256, 9], "few": [9]}
     rows = [
         {"request_id": name, "ts": "2026-03-02T12:00:00Z", "prompt_tokens": 300,
          "piece_hashes": [1, 2], "piece_lengths": lengths}
-        for name, lengths in {"fine": [1, 255], "zero": [0, 9], "long": [256, 9], "few": [9]}.items()
+        for name, lengths in told.items()
     ]  # fmt: skip
     load(shared_store, rows, "pieces")
     found = by_id(shared_store, "pieces")
