@@ -32,6 +32,7 @@ from exporter import (
     now_address,
     otlp,
     runbooks_http,
+    templates_http,
     usage_http,
 )
 from exporter.access import Access
@@ -112,6 +113,7 @@ def build_app(services: Services, settings: ServerSettings, token: str | None = 
             *past,
             *usage_http.routes(services.store, settings.max_body_bytes),
             *events_http.routes(services.store),
+            *templates_http.routes(services.store),
             *runbooks_http.routes(),
         ],
         middleware=[Middleware(Access, token=token)],

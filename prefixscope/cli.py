@@ -33,11 +33,13 @@ COMMANDS = {
     "report": (LOOK, "report"),
     "explain": (EXPLAIN, "explain"),
     "attribute": (EXPLAIN, "attribute"),
+    "lint": (EXPLAIN, "lint"),
     "export": (WHAT_IF, "export"),
     "curve": (WHAT_IF, "curve"),
     "geometry": (WHAT_IF, "plan"),
     "doctor": (OPERATE, "doctor"),
     "names": (OPERATE, "names"),
+    "templates": (OPERATE, "templates"),
     "formats": (OPERATE, "operate"),
     "engines": (OPERATE, "operate"),
 }

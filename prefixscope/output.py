@@ -70,6 +70,18 @@ TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
         "assumptions",
         "price_sources",
     ),
+    "found_templates": (
+        "name",
+        "given_name",
+        "prefix_tokens",
+        "requests",
+        "prompt_tokens",
+        "prompt_ratio",
+        "shared_ratio",
+        "heir_of",
+        "first_seen",
+        "last_seen",
+    ),
     "provider_usage": (
         "reporter",
         "day",

@@ -41,6 +41,7 @@ from exporter.sources.tail import LogSettings, Tailer
 from exporter.store.blocks import known_streams
 from exporter.store.counters import Snapshot
 from exporter.store.store import Store
+from exporter.templates_found.watch import TemplateWatch
 from exporter.verdicts import VerdictWatch
 from prefixscope import __version__
 from prefixscope.housekeeping import Housekeeping
@@ -149,10 +150,9 @@ def running(settings: Settings) -> Iterator[Running]:
         prices = ModelPrices(store, settings.prices)
         events = _events(store, tracker, settings.events, [scraper, *sources])
         drops, verdicts = DropWatch(store, settings.drops), VerdictWatch(store)
-        reports = [ReportWorker(store, settings.report)] if settings.report.folder else []
         workers: list[Worker] = [
             *(Housekeeping(store, prices), drops, verdicts, LayoutWatch(store), scraper),
-            *(*sources, *tailers, *events, *reports),
+            *(*sources, *tailers, *events, *_if_wanted(store, settings)),
         ]
         for worker in workers:
             worker.start()
@@ -168,6 +168,13 @@ def running(settings: Settings) -> Iterator[Running]:
         write_owner(store.directory, url)
         stack.callback(remove_owner, store.directory)
         yield Running(url, server_stopped)
+
+
+def _if_wanted(store: Store, settings: Settings) -> list[Worker]:
+    """What only some settings ask for."""
+    finders = [TemplateWatch(store)] if settings.templates.find else []
+    reports = [ReportWorker(store, settings.report)] if settings.report.folder else []
+    return [*finders, *reports]
 
 
 def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Worker:

@@ -17,6 +17,7 @@ from exporter.sources.names import Names
 from exporter.sources.scrape import ScrapeSettings
 from exporter.sources.tail import LogSettings
 from exporter.store.store import StoreSettings
+from exporter.templates_found.settings import FoundSettings
 from prefixscope import settings_file
 from prefixscope.report_settings import ReportSettings
 from prefixscope.settings_file import BadSettings
@@ -63,6 +64,7 @@ class Settings(BaseModel):
         default_factory=PromptSettings, description="how prompts in log rows become chains"
     )
     drops: DropSettings = Field(default_factory=DropSettings)
+    templates: FoundSettings = Field(default_factory=FoundSettings)
     geometry: list[ModelGeometry] = Field(
         default_factory=list, description="what the KV of a model weighs, for figures in bytes"
     )

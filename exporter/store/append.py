@@ -145,8 +145,8 @@ class _Append:
         turned = look.decode and decode.mark(self.cursor, look.first_ts, look.last_ts)
         if look.caching_off or joined is not None or turned or settled != Settled():
             look = self._look()
-        if look.unnamed_chains and self.store.found_blocks:
-            assign_fresh(self.cursor, fresh.batch, self.store.found_blocks)
+        if look.unnamed_chains:
+            self._assign_templates()
         result = self._result(settled, look)
         result.accepted += joined or 0  # both rows of a pair were taken, though one is left
         delta.late_tokens = look.late_tokens
@@ -265,9 +265,15 @@ class _Append:
     def _correct(self, delta: CounterDelta) -> None:
         """Removes the rows in `superseded`; sums of them that were folded are taken back."""
         counters, live_seconds = self.store.counters, self.store.settings.live_window_seconds
+        self._assign_templates()  # before the rows of this batch are folded
         if fold.any_folded(self.cursor, "superseded"):
             delta.merge(fold.fold(self.cursor, counters, live_seconds, superseded="superseded"))
         identity.supersede(self.cursor)
+
+    def _assign_templates(self) -> None:
+        """Gives fresh rows that name no template the found one their chain begins with."""
+        if self.store.found_blocks:
+            assign_fresh(self.cursor, self.fresh.batch, self.store.found_blocks)
 
     def _reject(
         self, bad: list[BadLine], unreadable: bool, result: BatchResult, delta: CounterDelta

@@ -23,6 +23,8 @@ ANY_UNNAMED = f"coalesce(bool_or({UNNAMED}), false)"
 # SQL: where the names of a row's blocks mean the same; see `found_prefixes`.
 PLACE = "if(hash_scope = 'engine', coalesce(replica, ''), '')"
 
+# Columns that no sum needs.
+_LARGE = "block_hashes, content_hashes, piece_hashes, piece_lengths"
 _OWN = f"""
     WITH asked AS (
         SELECT rowid AS stored_row, coalesce(hash_key_id, '') AS hash_key_id, {PLACE} AS place,
@@ -59,7 +61,7 @@ def assign_stored(
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE turned AS
         SELECT r.rowid AS stored_row, own.name AS own_name, own.template AS own_template,
-            r.* EXCLUDE (block_hashes, content_hashes)
+            r.* EXCLUDE ({_LARGE})
         FROM requests r JOIN ({_OWN.format(condition=condition)}) own ON r.rowid = own.stored_row
         WHERE (r.template, r.found_template) IS DISTINCT FROM (own.template, own.name)""",
         {"since": since, "until": until, "blocks": blocks},
@@ -87,8 +89,8 @@ def move(cursor: duckdb.DuckDBPyConnection) -> int:
 def rename(cursor: duckdb.DuckDBPyConnection, name: str, template: str) -> int:
     """Gives all rows of the found template `name` another template; returns how many changed."""
     cursor.execute(
-        """CREATE OR REPLACE TEMP TABLE turned AS SELECT rowid AS stored_row,
-            $name AS own_name, $template AS own_template, * EXCLUDE (block_hashes, content_hashes)
+        f"""CREATE OR REPLACE TEMP TABLE turned AS SELECT rowid AS stored_row,
+            $name AS own_name, $template AS own_template, * EXCLUDE ({_LARGE})
         FROM requests WHERE found_template = $name AND template IS DISTINCT FROM $template""",
         {"name": name, "template": template},
     )

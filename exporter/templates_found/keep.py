@@ -9,7 +9,7 @@ import pyarrow as pa
 from exporter.errors import PrefixscopeError
 from exporter.store.store import Store
 from exporter.templates_found.assign import found_blocks, rename
-from exporter.templates_found.found import FoundTemplate
+from exporter.templates_found.found import PREFIX, FoundTemplate
 
 # At most so many are kept; those go that were not seen for longest and have no given name.
 MOST_KEPT = 500
@@ -34,10 +34,16 @@ def keep(store: Store, found: Sequence[FoundTemplate]) -> Added:
         before = _counts(cursor)
         _insert(cursor, "newly_found", _templates(found))
         cursor.execute(
-            """INSERT INTO found_templates BY NAME SELECT * FROM newly_found
+            """INSERT INTO found_templates BY NAME SELECT * EXCLUDE (heir_of) FROM newly_found
             ON CONFLICT DO UPDATE SET first_seen = least(first_seen, excluded.first_seen),
-                last_seen = greatest(last_seen, excluded.last_seen),
-                heir_of = coalesce(heir_of, excluded.heir_of)"""
+                last_seen = greatest(last_seen, excluded.last_seen)"""
+        )
+        # A version that comes back is the heir of none.
+        cursor.execute(
+            """UPDATE found_templates SET heir_of = newly.heir_of
+            FROM newly_found newly JOIN found_templates older ON older.name = newly.heir_of
+            WHERE found_templates.name = newly.name AND found_templates.heir_of IS NULL
+                AND older.first_seen < found_templates.first_seen"""
         )
         _insert(cursor, "newly_known", _prefixes(found))
         cursor.execute(
@@ -124,6 +130,8 @@ def give_name(store: Store, name: str, given_name: str) -> int:
         raise PrefixscopeError(
             f"a template's name is 1 to {NAME_LIMIT} printable letters: choose another"
         )
+    if wanted.startswith(PREFIX) and wanted != name:
+        raise PrefixscopeError(f"names that begin with {PREFIX} are those found: choose another")
     with store.write() as cursor:
         known = cursor.execute("SELECT 1 FROM found_templates WHERE name = $name", {"name": name})
         if not known.fetchall():

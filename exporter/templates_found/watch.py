@@ -1,8 +1,13 @@
 """Looks for templates now and then while the exporter runs."""
 
+import logging
+
+from exporter.errors import PrefixscopeError
 from exporter.judge_watch import JudgeWatch
 from exporter.store.store import Store
 from exporter.templates_found.find import find_templates
+
+_log = logging.getLogger(__name__)
 
 # The first time soon, as a name from the start is worth more than one found late.
 FIRST_SECONDS, EVERY_SECONDS = 60.0, 600.0
@@ -20,7 +25,10 @@ class TemplateWatch(JudgeWatch):
         return EVERY_SECONDS if self._looked else FIRST_SECONDS
 
     def judge_once(self) -> None:
-        find_templates(self._store)
+        try:
+            find_templates(self._store)
+        except PrefixscopeError as error:  # the store's memory limit
+            _log.warning("templates could not be put into rows: %s; trying again", error)
         self._looked = True
 
     def failed(self) -> None:
