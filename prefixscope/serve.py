@@ -14,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from exporter.blocks.tracker import Tracker
+from exporter.causes.watch import CauseWatch
 from exporter.collector import Collector, Inputs
 from exporter.drops import DropWatch
 from exporter.engine_totals import EngineTotals
@@ -152,6 +153,7 @@ def running(settings: Settings) -> Iterator[Running]:
         drops, verdicts = DropWatch(store, settings.drops), VerdictWatch(store)
         workers: list[Worker] = [
             *(Housekeeping(store, prices), drops, verdicts, LayoutWatch(store), scraper),
+            CauseWatch(store, settings.causes),
             *(*sources, *tailers, *events, *_if_wanted(store, settings)),
         ]
         for worker in workers:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from exporter.causes.settings import CauseSettings
 from exporter.drops import DropSettings
 from exporter.geometry import ModelGeometry
 from exporter.prices import PriceSettings
@@ -64,6 +65,7 @@ class Settings(BaseModel):
         default_factory=PromptSettings, description="how prompts in log rows become chains"
     )
     drops: DropSettings = Field(default_factory=DropSettings)
+    causes: CauseSettings = Field(default_factory=CauseSettings)
     templates: FoundSettings = Field(default_factory=FoundSettings)
     geometry: list[ModelGeometry] = Field(
         default_factory=list, description="what the KV of a model weighs, for figures in bytes"
