@@ -171,7 +171,7 @@ def _targets(
     for number, end in ends.items():
         own = searched.prompts[number].segments
         place = end
-        if own[end[0]].role in ("system", "tools"):
+        if any(each.role in ("system", "tools") for each in own):
             behind = (n for n, each in enumerate(own) if each.role not in ("system", "tools"))
             place = next(behind, len(own) - 1), 0
         names = [each.name for each in prompts[number].segments]

@@ -190,28 +190,68 @@ def _gaps(star: _Star, skeleton: Ints) -> Iterator[tuple[int, Site]]:
     both = (left >= 0) & (right >= 0) & (right > left)
     filled = (both & (right - left > 1)).any(axis=0)
     for gap in np.flatnonzero(filled).tolist():
+        rows = np.flatnonzero(both[:, gap]).tolist()
+        stretches = [
+            _Stretch.of(star.atoms[row], int(left[row, gap]), int(right[row, gap])) for row in rows
+        ]
         site = Site("words")
-        for row in np.flatnonzero(both[:, gap]).tolist():
-            atoms, number = star.atoms[row], star.numbers[row]
-            pieces = _pieces_between(atoms, int(left[row, gap]), int(right[row, gap]))
-            site.values[number] = _text(atoms, pieces)
-            site.pieces[number] = pieces
+        for row, pieces in zip(rows, _without_common_space(stretches), strict=True):
+            site.values[star.numbers[row]] = _text(star.atoms[row], pieces)
+            site.pieces[star.numbers[row]] = pieces
         yield 2 * int(skeleton[gap]) + 1, site
 
 
-def _pieces_between(atoms: Atoms, before: int, behind: int) -> tuple[Piece, ...]:
-    """What stands between two atoms, a piece for each segment; an empty piece for nothing."""
-    if behind - before == 1:
-        segment, _, end = _piece(atoms, before)
-        return ((segment, end, end),)
-    pieces: list[Piece] = []
-    for at in range(before + 1, behind):
-        segment, begin, end = _piece(atoms, at)
-        if pieces and pieces[-1][0] == segment:
-            pieces[-1] = (segment, pieces[-1][1], end)
-        else:
-            pieces.append((segment, begin, end))
-    return tuple(pieces)
+@dataclass(frozen=True)
+class _Stretch:
+    """What stands between two atoms of a prompt: a piece for each segment, an empty one for
+    nothing, and the white space in front of it and behind."""
+
+    pieces: tuple[Piece, ...]
+    before: str
+    behind: str
+
+    @classmethod
+    def of(cls, atoms: Atoms, left: int, right: int) -> "_Stretch":
+        first, _, end = _piece(atoms, left)
+        last, begin, _ = _piece(atoms, right)
+        if right - left == 1:
+            text = atoms.segments[first].text
+            space = text[end : begin if first == last else len(text)]
+            return cls(((first, end + len(space), end + len(space)),), space, "")
+        pieces: list[Piece] = []
+        for at in range(left + 1, right):
+            segment, start, stop = _piece(atoms, at)
+            if pieces and pieces[-1][0] == segment:
+                pieces[-1] = (segment, pieces[-1][1], stop)
+            else:
+                pieces.append((segment, start, stop))
+        (head, start, _), (tail, _, stop) = pieces[0], pieces[-1]
+        text = atoms.segments[tail].text
+        before = atoms.segments[head].text[end if head == first else 0 : start]
+        return cls(tuple(pieces), before, text[stop : begin if tail == last else len(text)])
+
+
+def _without_common_space(stretches: Sequence[_Stretch]) -> list[tuple[Piece, ...]]:
+    """The pieces with the white space around them that only some have: it moves with them."""
+    before = _common([each.before for each in stretches])
+    behind = _common([each.behind[::-1] for each in stretches if each.behind])
+    found = []
+    for each in stretches:
+        (head, start, stop), *others = each.pieces
+        pieces = [(head, start - (len(each.before) - before), stop), *others]
+        if each.behind:
+            tail, start, stop = pieces[-1]
+            pieces[-1] = (tail, start, stop + len(each.behind) - behind)
+        found.append(tuple(pieces))
+    return found
+
+
+def _common(texts: Sequence[str]) -> int:
+    """How many leading characters all have; 0 without any."""
+    if not texts:
+        return 0
+    least, most = min(texts), max(texts)
+    return next((n for n, sign in enumerate(least) if sign != most[n : n + 1]), len(least))
 
 
 def _between(star: _Star, skeleton: Ints) -> Iterator[tuple[int, Site]]:
