@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from replay.compiled import compiled
+from replay.pools import link_last, unlink
 from replay.prompts import Prompts
 from replay.routers import LONGEST, SCORED, SESSION, Ring, Router, keys_of, pick
 from replay.rules import CacheRule
@@ -130,7 +131,7 @@ def _serve(
             block = blocks[place]
             at = slot[block, chosen]
             if at >= 0:
-                _unlink(behind[chosen], ahead[chosen], at)
+                unlink(behind[chosen], ahead[chosen], at)
             elif used[chosen] < capacity:
                 at = used[chosen]
                 used[chosen] += 1
@@ -138,10 +139,10 @@ def _serve(
                 at = ahead[chosen, capacity]
                 slot[held[chosen, at], chosen] = -1
                 evicted[chosen] += 1
-                _unlink(behind[chosen], ahead[chosen], at)
+                unlink(behind[chosen], ahead[chosen], at)
             slot[block, chosen] = at
             held[chosen, at] = block
-            _link_last(behind[chosen], ahead[chosen], at, capacity)
+            link_last(behind[chosen], ahead[chosen], at, capacity)
 
 
 @compiled
@@ -151,19 +152,3 @@ def _look_up(blocks: Small, begin: int, most: int, slot: Small, replica: int) ->
     while hits < most and slot[blocks[begin + hits], replica] >= 0:
         hits += 1
     return hits
-
-
-@compiled
-def _unlink(behind: Small, ahead: Small, at: int) -> None:
-    ahead[behind[at]] = ahead[at]
-    behind[ahead[at]] = behind[at]
-
-
-@compiled
-def _link_last(behind: Small, ahead: Small, at: int, end: int) -> None:
-    """Make a slot the one used last. `end` is before the first and after the last."""
-    last = behind[end]
-    ahead[last] = at
-    behind[at] = last
-    ahead[at] = end
-    behind[end] = at

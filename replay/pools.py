@@ -1,0 +1,201 @@
+"""The KV memory of a fleet, slot by slot, as compiled code: what `blocks.py` does for one replica
+in Python, in arrays for all at once.
+
+A slot is free, or held by running requests, or idle: held by nobody, but with a block that can be
+found. Idle slots stand in a ring for each replica, the one released first in front; only they are
+lost to make room.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from replay.compiled import compiled
+from replay.traffic import Numbers, Small
+
+NONE = -1
+FREE, IDLE, EVICTED = range(3)
+
+
+class Pools(NamedTuple):
+    """`slot[block, replica]`: where a block is, NONE where it is not. Of each slot of a replica:
+    `block` it can be found as (NONE: nameless), `holders`, `touched` (microseconds), and its
+    neighbours in the ring of idle ones, whose last entry is the ring's end. `free`: a stack of
+    slots. `counts`: of each replica FREE, IDLE slots now, EVICTED blocks so far."""
+
+    slot: Small
+    block: Small
+    holders: Small
+    touched: Numbers
+    behind: Small
+    ahead: Small
+    free: Small
+    counts: Numbers
+
+
+def empty_pools(distinct_blocks: int, replicas: int, capacity_blocks: int) -> Pools:
+    """All slots free."""
+    counts = np.zeros((replicas, 3), np.int64)
+    counts[:, FREE] = capacity_blocks
+    ring = np.full((2, replicas, capacity_blocks + 1), capacity_blocks, np.int32)
+    slots = np.arange(capacity_blocks, dtype=np.int32)[::-1]
+    return Pools(
+        slot=np.full((max(distinct_blocks, 1), replicas), NONE, np.int32),
+        block=np.full((replicas, capacity_blocks), NONE, np.int32),
+        holders=np.zeros((replicas, capacity_blocks), np.int32),
+        touched=np.zeros((replicas, capacity_blocks), np.int64),
+        behind=ring[0],
+        ahead=ring[1],
+        free=np.tile(slots, (replicas, 1)),
+        counts=counts,
+    )
+
+
+@compiled
+def find(pools: Pools, replica: int, chain: Small, oldest: int) -> int:
+    """How many leading blocks of a chain are there, held or touched at `oldest` or later."""
+    slot, holders, touched = pools.slot, pools.holders[replica], pools.touched[replica]
+    found = 0
+    while found < len(chain):
+        at = slot[chain[found], replica]
+        if at < 0 or (holders[at] == 0 and touched[at] < oldest):
+            break
+        found += 1
+    return found
+
+
+@compiled
+def locate(pools: Pools, replica: int, chain: Small, oldest: int, held: Small) -> int:
+    """Write the slot of each block of a chain to `held`, NONE where it is not there; how many of
+    the slots are idle."""
+    slot, holders, touched = pools.slot, pools.holders[replica], pools.touched[replica]
+    idle = 0
+    for place in range(len(chain)):
+        at = slot[chain[place], replica]
+        if at >= 0 and holders[at] == 0:
+            if touched[at] < oldest:
+                at = NONE
+            else:
+                idle += 1
+        held[place] = at
+    return idle
+
+
+@compiled
+def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> int:
+    """For a request that starts: hold the slots in `held`, and take others where it has NONE.
+
+    Blocks that are lost for it are written to `lost`; returns how many. Only while there are
+    enough free and idle slots.
+    """
+    slot, block = pools.slot, pools.block[replica]
+    holders, touched = pools.holders[replica], pools.touched[replica]
+    behind, ahead = pools.behind[replica], pools.ahead[replica]
+    free, end = pools.free[replica], len(pools.block[replica])
+    unheld, idle = pools.counts[replica, FREE], pools.counts[replica, IDLE]
+    for at in held:
+        if at >= 0:
+            if holders[at] == 0:
+                unlink(behind, ahead, at)
+                idle -= 1
+            holders[at] += 1
+            touched[at] = now
+    count = 0
+    for place in range(len(held)):
+        if held[place] >= 0:
+            continue
+        if unheld:
+            unheld -= 1
+            at = free[unheld]
+        else:
+            at = ahead[end]
+            unlink(behind, ahead, at)
+            idle -= 1
+            lost[count] = block[at]
+            slot[block[at], replica] = NONE
+            block[at] = NONE
+            count += 1
+        holders[at] = 1
+        held[place] = at
+    pools.counts[replica, FREE] = unheld
+    pools.counts[replica, IDLE] = idle
+    pools.counts[replica, EVICTED] += count
+    return count
+
+
+@compiled
+def publish(pools: Pools, replica: int, chain: Small, held: Small, now: int, fresh: Small) -> int:
+    """Let held slots be found as the blocks of a chain, but for those that others are named by
+    already. Newly named blocks are written to `fresh`; returns how many."""
+    slot, block, touched = pools.slot, pools.block[replica], pools.touched[replica]
+    count = 0
+    for place in range(len(chain)):
+        at = held[place]
+        touched[at] = now
+        if block[at] == NONE and slot[chain[place], replica] < 0:
+            block[at] = chain[place]
+            slot[chain[place], replica] = at
+            fresh[count] = chain[place]
+            count += 1
+    return count
+
+
+@compiled
+def release(pools: Pools, replica: int, held: Small, now: int) -> None:
+    """Give slots back, the last first: they become idle, or free where they have no name."""
+    block, holders = pools.block[replica], pools.holders[replica]
+    touched, free = pools.touched[replica], pools.free[replica]
+    behind, ahead = pools.behind[replica], pools.ahead[replica]
+    unheld, idle = pools.counts[replica, FREE], pools.counts[replica, IDLE]
+    end = len(block)
+    for place in range(len(held) - 1, -1, -1):
+        at = held[place]
+        holders[at] -= 1
+        touched[at] = now
+        if holders[at]:
+            continue
+        if block[at] == NONE:
+            free[unheld] = at
+            unheld += 1
+        else:
+            link_last(behind, ahead, at, end)
+            idle += 1
+    pools.counts[replica, FREE] = unheld
+    pools.counts[replica, IDLE] = idle
+
+
+@compiled
+def forget(pools: Pools, replica: int, lost: Small) -> int:
+    """Nothing of a replica can be found any more; what runs keeps its memory. The blocks are
+    written to `lost`; returns how many."""
+    count = 0
+    for at in range(pools.block.shape[1]):
+        if pools.block[replica, at] == NONE:
+            continue
+        lost[count] = pools.block[replica, at]
+        count += 1
+        pools.slot[pools.block[replica, at], replica] = NONE
+        pools.block[replica, at] = NONE
+        if pools.holders[replica, at] == 0:
+            unlink(pools.behind[replica], pools.ahead[replica], at)
+            pools.counts[replica, IDLE] -= 1
+            pools.free[replica, pools.counts[replica, FREE]] = at
+            pools.counts[replica, FREE] += 1
+    return count
+
+
+@compiled
+def unlink(behind: Small, ahead: Small, at: int) -> None:
+    """Take a slot out of a ring."""
+    ahead[behind[at]] = ahead[at]
+    behind[ahead[at]] = behind[at]
+
+
+@compiled
+def link_last(behind: Small, ahead: Small, at: int, end: int) -> None:
+    """Make a slot the one used last. `end` is before the first and after the last."""
+    last = behind[end]
+    ahead[last] = at
+    behind[at] = last
+    ahead[at] = end
+    behind[end] = at

@@ -1,0 +1,89 @@
+"""A fleet with a clock as plainly as can be: pools of `replay.blocks` and a list of events."""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+
+from replay.blocks import BlockPool, Lease
+from tests.unit_what_if.fleets import Requests
+
+PREFILL, DECODE = "prefill", "decode"
+
+
+@dataclass
+class Outcome:
+    """Of one request; None: never served."""
+
+    cached_tokens: int | None = None
+    ttft: int | None = None
+
+
+class PlainFleet:
+    """Round robin over replicas that prefill one prompt at a time. Times are whole numbers."""
+
+    def __init__(
+        self, replicas: int, capacity: int, block: int, per_token: int, decode: int
+    ) -> None:
+        self.block, self.per_token, self.decode = block, per_token, decode
+        self.pools = [BlockPool(capacity) for _ in range(replicas)]
+        self.waiting: list[deque[int]] = [deque() for _ in range(replicas)]
+        self.is_prefilling = [False] * replicas
+        self.leases: dict[int, Lease] = {}
+        self.events: list[tuple[int, int, str, int]] = []
+        self.planned = 0
+
+    def run(self, requests: Requests, arrivals: list[int], outputs: list[int]) -> list[Outcome]:
+        self.requests, self.arrivals, self.outputs = requests, arrivals, outputs
+        self.outcomes = [Outcome() for _ in requests]
+        for number, arrival in enumerate(arrivals):
+            self.advance(arrival)
+            replica = number % len(self.pools)
+            if self.needed(number) <= self.pools[replica].capacity_blocks:
+                self.waiting[replica].append(number)
+                self.start(replica, arrival)
+        self.advance(10**18)
+        return self.outcomes
+
+    def needed(self, number: int) -> int:
+        return -(-(self.requests[number][0] + self.outputs[number]) // self.block)
+
+    def advance(self, until: int) -> None:
+        while self.events and self.events[0][0] <= until:
+            now, _, kind, number = heapq.heappop(self.events)
+            replica = number % len(self.pools)
+            pool, lease = self.pools[replica], self.leases[number]
+            if kind == PREFILL:
+                pool.end_prefill(lease)
+                self.is_prefilling[replica] = False
+                self.outcomes[number].ttft = now - self.arrivals[number]
+                length = max(self.outputs[number] - 1, 0) * self.decode
+                self.plan(now + length, DECODE, number)
+            else:
+                pool.end(lease)
+            assert pool.resident_blocks <= pool.capacity_blocks
+            self.start(replica, now)
+
+    def start(self, replica: int, now: int) -> None:
+        if self.is_prefilling[replica] or not self.waiting[replica]:
+            return
+        number = self.waiting[replica][0]
+        tokens, chain = self.requests[number]
+        whole = tokens // self.block
+        lease = self.pools[replica].start(
+            chain[:whole],
+            prompt_blocks=whole,
+            reusable=(tokens - 1) // self.block,
+            total_blocks=self.needed(number),
+        )
+        if lease is None:
+            return
+        self.waiting[replica].popleft()
+        self.leases[number] = lease
+        self.is_prefilling[replica] = True
+        cached = lease.hit_blocks * self.block
+        self.outcomes[number].cached_tokens = cached
+        self.plan(now + (tokens - cached) * self.per_token, PREFILL, number)
+
+    def plan(self, time: int, kind: str, number: int) -> None:
+        self.planned += 1
+        heapq.heappush(self.events, (time, self.planned, kind, number))

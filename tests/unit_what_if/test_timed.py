@@ -1,0 +1,254 @@
+"""Fleets with a clock, against a plain simulation of pools and events, and by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replay.clock import MICROSECOND, Clock, Tier
+from replay.prompts import Prompts
+from replay.routers import ROUTERS, Router
+from replay.rules import RULES
+from replay.timed import Fleet, Timed, serve_timed
+from replay.traffic import Moments
+from tests.unit_what_if.fleets import Requests, conversations, prompts_of
+from tests.unit_what_if.reference_fleet import PlainFleet
+
+FULL, PARTIAL = RULES["full"], RULES["partial"]
+# One token a millisecond: times by hand are in thousandths of a second.
+CLOCK = Clock(prefill_tokens_per_second=1000.0)
+
+
+def fleet(
+    router: str = "round-robin", replicas: int = 1, capacity: int = 1000, **more: object
+) -> Fleet:
+    settings_of = {"clock": CLOCK, "router": Router(name=router)} | more
+    return Fleet(replicas=replicas, capacity_blocks=capacity, **settings_of)  # type: ignore[arg-type]
+
+
+def at(
+    requests: Requests, seconds: list[float], outputs: list[int] | None = None, block: int = 4
+) -> Prompts:
+    prompts = prompts_of(requests, block)
+    answers = np.array(outputs or [0] * len(requests), np.int64)
+    return replace(prompts, arrived=np.array(seconds), output_tokens=answers)
+
+
+def cached(timed: Timed) -> list[int]:
+    return [int(tokens) for tokens in timed.cached_tokens]
+
+
+def ttft(timed: Timed) -> list[float]:
+    return [round(float(seconds), 6) for seconds in timed.ttft_seconds]
+
+
+@settings(max_examples=120, deadline=None)
+@given(conversations(), st.data(), st.integers(1, 3), st.integers(1, 24))
+def test_every_request_is_served_as_plain_pools_serve_it(
+    requests: Requests, data: st.DataObject, replicas: int, capacity: int
+) -> None:
+    count = len(requests)
+    gaps = data.draw(st.lists(st.integers(0, 40), min_size=count, max_size=count))
+    outputs = data.draw(st.lists(st.integers(0, 12), min_size=count, max_size=count))
+    short = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    requests = [
+        (tokens - less, chain) for (tokens, chain), less in zip(requests, short, strict=True)
+    ]
+    arrivals = np.cumsum(gaps).tolist()
+    prompts = at(requests, [moment * MICROSECOND for moment in arrivals], outputs)
+    clock = Clock(prefill_tokens_per_second=1e6 / 2, decode_seconds_per_token=3e-6)
+    served = serve_timed(prompts, FULL, fleet("round-robin", replicas, capacity, clock=clock))
+    expected = PlainFleet(replicas, capacity, 4, 2, 3).run(requests, arrivals, outputs)
+    for number, outcome in enumerate(expected):
+        if outcome.ttft is None:
+            assert served.refused[number]
+            continue
+        assert served.cached_tokens[number] == outcome.cached_tokens
+        assert round(served.ttft_seconds[number] / MICROSECOND) == outcome.ttft
+
+
+@settings(max_examples=60, deadline=None)
+@given(conversations(), st.sampled_from(ROUTERS), st.integers(1, 4), st.integers(4, 30),
+       st.sampled_from([0.0, 0.5, None]), st.sampled_from([None, 3, 50]),
+       st.booleans())  # fmt: skip
+def test_a_replay_is_repeatable_and_within_its_bounds(
+    requests: Requests,
+    router: str,
+    replicas: int,
+    capacity: int,
+    lag: float | None,
+    below: int | None,
+    through: bool,
+) -> None:
+    clock = replace(CLOCK, summary_lag_seconds=lag, decode_seconds_per_token=0.1)
+    tier = None
+    if below is not None:
+        tier = Tier(
+            name="host", capacity_blocks=below, tokens_per_second=1e4, writes_through=through
+        )
+    prompts = at(requests, [0.01 * number for number in range(len(requests))], [3] * len(requests))
+    wanted = fleet(router, replicas, capacity, clock=clock, tier=tier)
+    served, again = (serve_timed(prompts, FULL, wanted) for _ in range(2))
+    assert cached(served) == cached(again)
+    assert served.replica.tolist() == again.replica.tolist()
+    unlimited = serve_timed(prompts, FULL, fleet("round-robin", 1, 10**4))
+    assert (served.cached_tokens <= FULL.of_blocks(4).ceiling_tokens(prompts.prompt_tokens)).all()
+    assert (served.loaded_tokens <= served.cached_tokens).all()
+    least = (prompts.prompt_tokens - served.cached_tokens) / 1000
+    assert (served.prefill_seconds[~served.refused] >= least[~served.refused] - 1e-6).all()
+    assert (unlimited.ttft_seconds >= 0).all()
+
+
+def test_t101_blocks_can_be_found_once_their_prefill_ends() -> None:
+    """1,025 tokens take 1.025 s. The same prompt 0.1 s later waits for it, and then finds all but
+    the last token; on another replica at that time, it finds nothing."""
+    chain = list(range(65))
+    prompts = at([(1025, chain), (1025, chain)], [0.0, 0.1], block=16)
+    served = serve_timed(prompts, FULL, fleet())
+    assert cached(served) == [0, 1024]
+    assert ttft(served) == [1.025, 0.926]
+    assert cached(serve_timed(prompts, FULL, fleet(replicas=2))) == [0, 0]
+
+
+def test_two_that_wait_together_share_what_the_first_computes() -> None:
+    """Prefill is one by one: the second looks up when the first is done."""
+    prompts = at([(9, [0, 1, 2]), (9, [0, 1, 3])], [0.0, 0.0])
+    assert cached(serve_timed(prompts, FULL, fleet())) == [0, 8]
+
+
+def test_a_cache_that_is_off_finds_nothing() -> None:
+    prompts = at([(9, [0, 1, 2])] * 3, [0.0, 1.0, 2.0])
+    served = serve_timed(prompts, FULL, fleet(caches=False))
+    assert cached(served) == [0, 0, 0]
+    assert ttft(served) == [0.009, 0.009, 0.009]
+
+
+def test_a_running_request_keeps_its_memory() -> None:
+    """Six blocks. A holds three of them for its answer until 0.108 s; B needs four, so it waits."""
+    clock = replace(CLOCK, decode_seconds_per_token=0.1)
+    prompts = at([(8, [0, 1]), (16, [2, 3, 4, 5])], [0.0, 0.001], [2, 0])
+    served = serve_timed(prompts, FULL, fleet(capacity=6, clock=clock))
+    assert ttft(served) == [0.008, 0.123]  # 0.108 + 0.016 - 0.001
+
+
+def test_what_fits_no_replica_is_refused_and_stops_nobody() -> None:
+    prompts = at([(40, list(range(10))), (8, [20, 21])], [0.0, 0.0])
+    served = serve_timed(prompts, FULL, fleet(capacity=9))
+    assert served.refused.tolist() == [True, False]
+    assert np.isnan(served.ttft_seconds[0])
+    assert ttft(served)[1] == 0.008
+
+
+def test_least_loaded_goes_where_less_is_to_be_computed() -> None:
+    """40 tokens are under way on replica 0, so the next two go to 1, which has 8 and then 16."""
+    prompts = at([(40, list(range(10))), (8, [20, 21]), (8, [22, 23])], [0.0, 0.001, 0.002])
+    assert serve_timed(prompts, FULL, fleet("least-loaded", 2)).replica.tolist() == [0, 1, 1]
+
+
+def test_routers_learn_late_and_guess_wrong() -> None:
+    """A on replica 0 at once. B, another prompt, makes it the loaded one at 1 s, when a router that
+    sees the caches sends A again to 0. Told 5 s late it believes both empty and takes the idle 1;
+    guessing, it knows where it sent A."""
+    prompts = at([(9, [0, 1, 2]), (4, [5]), (9, [0, 1, 2])], [0.0, 1.0, 1.001])
+
+    def replicas(lag: float | None) -> list[int]:
+        clock = replace(CLOCK, summary_lag_seconds=lag)
+        found = serve_timed(prompts, FULL, fleet("scored", 2, clock=clock))
+        return [int(replica) for replica in found.replica]
+
+    assert replicas(0.0) == [0, 0, 0]
+    assert replicas(None) == [0, 0, 0]
+    assert replicas(5.0) == [0, 0, 1]
+
+
+def test_a_guess_does_not_know_of_evictions() -> None:
+    """Two blocks fit. A is pushed out by B; a router that is told sends A to the other replica
+    when 0 has work, one that guesses still sends it to 0."""
+    prompts = at([(5, [0]), (8, [3, 4]), (4, [9]), (5, [0])], [0.0, 1.0, 2.0, 2.001])
+
+    def last(lag: float | None) -> tuple[int, int]:
+        clock = replace(CLOCK, summary_lag_seconds=lag)
+        found = serve_timed(prompts, PARTIAL, fleet("scored", 2, 2, clock=clock))
+        return int(found.replica[3]), int(found.cached_tokens[3])
+
+    assert last(0.0) == (1, 0)
+    assert last(None) == (0, 0)
+
+
+def test_a_tier_below_gives_back_what_the_device_lost() -> None:
+    """Two blocks fit the device. A, B, A: B pushes A out, to the tier below; A comes back, 8 tokens
+    at 10,000 a second after 1 ms: 1.8 ms, and nothing is left to compute. Then B, likewise."""
+    requests = [(8, [0, 1]), (8, [2, 3]), (8, [0, 1]), (8, [2, 3])]
+    prompts = at(requests, [0.0, 1.0, 2.0, 3.0])
+    tier = Tier(name="host", capacity_blocks=4, tokens_per_second=1e4, latency_seconds=0.001)
+    served = serve_timed(prompts, PARTIAL, fleet(capacity=2, tier=tier))
+    assert cached(served) == [0, 0, 8, 8]
+    assert served.loaded_tokens.tolist() == [0, 0, 8, 8]
+    assert ttft(served) == [0.008, 0.008, 0.0018, 0.0018]
+    assert served.stored_blocks == 4  # A once and B once: each is still below when it goes again
+    without = serve_timed(prompts, PARTIAL, fleet(capacity=2))
+    assert cached(without) == [0, 0, 0, 0]
+    small = replace(tier, capacity_blocks=1)
+    assert cached(serve_timed(prompts, PARTIAL, fleet(capacity=2, tier=small))) == [0, 0, 4, 4]
+
+
+def test_loading_and_computing_may_go_on_at_once() -> None:
+    """8 of 12 tokens come back in 0.8 ms while 4 are computed in 4 ms."""
+    requests = [(8, [0, 1]), (12, [2, 3, 4]), (12, [0, 1, 5])]
+    prompts = at(requests, [0.0, 1.0, 2.0])
+    tier = Tier(name="host", capacity_blocks=9, tokens_per_second=1e4)
+    one = serve_timed(prompts, PARTIAL, fleet(capacity=3, tier=tier))
+    both = serve_timed(prompts, PARTIAL, fleet(capacity=3, tier=replace(tier, overlaps=True)))
+    assert (cached(one)[2], cached(both)[2]) == (8, 8)
+    assert (ttft(one)[2], ttft(both)[2]) == (0.0048, 0.004)
+
+
+def test_a_shared_tier_serves_what_another_replica_wrote() -> None:
+    prompts = at([(8, [0, 1]), (8, [0, 1])], [0.0, 1.0])
+    own = Tier(name="host", capacity_blocks=9, tokens_per_second=1e4, writes_through=True)
+    found = [
+        cached(serve_timed(prompts, PARTIAL, fleet(replicas=2, tier=tier)))
+        for tier in (own, replace(own, is_shared=True))
+    ]
+    assert found == [[0, 0], [0, 8]]
+
+
+def test_a_reset_forgets_and_a_lifetime_ends() -> None:
+    prompts = at([(9, [0, 1, 2])] * 3, [0.0, 10.0, 20.0])
+    assert cached(serve_timed(prompts, FULL, fleet())) == [0, 8, 8]
+    resets = Moments.of([(0, 15.0)])
+    assert cached(serve_timed(prompts, FULL, fleet(resets=resets))) == [0, 8, 0]
+    assert cached(serve_timed(prompts, FULL, fleet(lifetime_seconds=5.0))) == [0, 0, 0]
+    assert cached(serve_timed(prompts, FULL, fleet(lifetime_seconds=10.0))) == [0, 8, 8]
+
+
+def test_a_reset_while_a_request_runs_forgets_what_it_holds() -> None:
+    """And at its end its blocks are nameless, so that their memory is free."""
+    clock = replace(CLOCK, decode_seconds_per_token=1.0)
+    prompts = at([(8, [0, 1]), (8, [0, 1])], [0.0, 10.0], [5, 0])
+    served = serve_timed(
+        prompts, PARTIAL, fleet(capacity=4, clock=clock, resets=Moments.of([(0, 2.0)]))
+    )
+    assert cached(served) == [0, 0]
+
+
+def test_at_most_so_many_run_at_once() -> None:
+    """One at a time: the second waits for the answer of the first, 9 tokens after its first."""
+    clock = replace(CLOCK, decode_seconds_per_token=0.1, most_running=1)
+    prompts = at([(4, [0]), (4, [1])], [0.0, 0.0], [10, 0])
+    assert ttft(serve_timed(prompts, FULL, fleet(clock=clock))) == [0.004, 0.908]
+
+
+def test_wrong_settings_are_refused() -> None:
+    for wrong in (
+        {"prefill_tokens_per_second": 0.0},
+        {"prefill_tokens_per_second": 1.0, "most_running": 0},
+    ):
+        with pytest.raises(ValueError, match="at least"):
+            Clock(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 1"):
+        fleet(capacity=0)
+    with pytest.raises(ValueError, match="speed"):
+        Tier(name="disk", capacity_blocks=1, tokens_per_second=0.0)
