@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exporter.causes.sealing import Sealer
 from exporter.errors import PrefixscopeError
 from exporter.geometry import ModelGeometry
 from exporter.sources.discovery import StaticTarget
@@ -99,6 +100,7 @@ def _load(files: DemoFiles, settings: Settings) -> None:
             loaded = load(paths, OpenStore(store), source=source, log_format="auto")
             if loaded.failed or loaded.nothing_taken:
                 raise PrefixscopeError(f"the demo's files were refused: {loaded.failed}")
+        Sealer(store, settings.causes).seal(datetime.now(UTC), wait_for_older=False)
     finally:
         store.close()
 

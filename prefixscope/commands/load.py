@@ -1,5 +1,6 @@
 """`ingest`: logs, recorded metric pages and KV-cache events from files or standard input."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dashboard.figures.numbers import percent
+from exporter.causes.sealing import Sealer
 from exporter.errors import PrefixscopeError
 from exporter.prompts.naming import PromptReader
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
@@ -108,7 +110,7 @@ def _load_with_bar(
         )
         with bar:
             task = bar.add_task("Loading", total=_total_bytes(files))
-            return load(
+            loaded = load(
                 files,
                 target,
                 source=source,
@@ -116,6 +118,11 @@ def _load_with_bar(
                 names=names,
                 advance=lambda size: bar.advance(task, size),
             )
+            if isinstance(target, OpenStore):
+                # No exporter runs that would.
+                bar.add_task("Naming causes of missed tokens", total=None)
+                Sealer(target.store).seal(datetime.now(UTC), wait_for_older=False)
+            return loaded
 
 
 def refuse_demo(target: Exporter | OpenStore) -> None:
