@@ -25,19 +25,20 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--first", type=int, default=11, help="first seed")
     arguments.add_argument("--last", type=int, default=30, help="last seed")
+    arguments.add_argument("--pieces", action="store_true", help="rows have pieces cut by content")
     given = arguments.parse_args()
     counts: Counter[str] = Counter()
     for seed in range(given.first, given.last + 1):
         for defect in DEFECTS:
-            _judge(inject(seed, defect), defect, counts)
+            _judge(inject(seed, defect), defect, counts, given.pieces)
         for number in range(_CLEAN):
-            _judge(inject(1000 * number + seed, None), "clean", counts)
+            _judge(inject(1000 * number + seed, None), "clean", counts, given.pieces)
     return _told(counts)
 
 
-def _judge(injected: Injected, name: str, counts: Counter[str]) -> None:
+def _judge(injected: Injected, name: str, counts: Counter[str], by_pieces: bool) -> None:
     """Count a world, and print what is wrong with it."""
-    prompts = prompts_of(injected.requests)
+    prompts = prompts_of(injected.requests, by_pieces)
     began = time.process_time()
     found = layout_findings(prompts, VLLM)
     counts["milliseconds"] += round(1000 * (time.process_time() - began))

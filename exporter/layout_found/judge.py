@@ -97,6 +97,7 @@ def _prompts(table: pa.Table, part: Part) -> Prompts:
     started = own["ts"].cast(pa.int64()).to_numpy() / 1e6
     return Prompts.of(
         chains,
+        pieces=traffic.pieces if whole else None,
         prompt_tokens=traffic.prompt_tokens[judged],
         cached_tokens=traffic.cached_tokens[judged],
         output_tokens=own["output_tokens"].fill_null(0).to_numpy(),
@@ -130,7 +131,7 @@ def _finding_rows(asked: Asked, part: Part, prompts: Prompts) -> Iterator[Row]:
 def _span(asked: Asked, prompts: Prompts) -> tuple[datetime, datetime]:
     """When the requests came that were looked at."""
     first, last = _stored(float(prompts.started[0])), _stored(float(prompts.started[-1]))
-    return first or asked.since, (last or asked.until) + timedelta(seconds=1)
+    return first or asked.since, last or asked.until
 
 
 def _range_rows(asked: Asked, prompts: Prompts) -> Iterator[Row]:

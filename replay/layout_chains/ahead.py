@@ -28,6 +28,8 @@ _STRAY_RATIO = 0.02
 # each other. What is merely shifted never does.
 _COMPARED_ROWS = 100
 _MIN_CROSSED, _CROSSED_RATIO = 4, 0.003
+# Pieces that two requests have in common of a set, where prompts are cut into pieces.
+_SAME_SET_RATIO = 0.6
 # Ways that stay together for at least so many blocks, and for the same number but this.
 _PARALLEL_BLOCKS, _PARALLEL_SPREAD = 8, 2
 # Of pairs of requests of one user or session, so many go the same way.
@@ -63,6 +65,7 @@ class Ahead:
     child: Codes
     unit: Codes
     tenant: Codes
+    by_pieces: bool
 
     @classmethod
     def of(cls, prompts: Prompts, rows: Numbers, at: Numbers) -> "Ahead":
@@ -76,7 +79,12 @@ class Ahead:
         _, child = np.unique(blocks[:, 0], return_inverse=True)
         _, unit = np.unique(prompts.unit[rows], return_inverse=True)
         return cls(
-            rows, blocks, child.astype(np.int64), unit.astype(np.int64), prompts.tenant[rows]
+            rows,
+            blocks,
+            child.astype(np.int64),
+            unit.astype(np.int64),
+            prompts.tenant[rows],
+            by_pieces=prompts.ends is not None,
         )
 
     def gaps(self) -> Gaps | None:
@@ -133,12 +141,16 @@ class Ahead:
         Counted over pairs of requests."""
         rows = np.unique(np.linspace(0, len(self.rows) - 1, _COMPARED_ROWS).astype(np.int64))
         heads = [np.unique(self.blocks[row, :length], return_index=True) for row in rows.tolist()]
-        crossed, compared = 0, 0
+        crossed, compared, in_common = 0, 0, 0.0
         for one in range(len(rows)):
             for other in range(one):
                 if self.unit[rows[one]] != self.unit[rows[other]]:
                     compared += 1
                     crossed += _in_another_order(heads[one], heads[other])
+                    in_common += _in_common_ratio(heads[one][0], heads[other][0])
+        # Blocks of a set in another order are cut anew; pieces of it are all there.
+        if self.by_pieces and in_common < _SAME_SET_RATIO * compared:
+            return False
         return crossed >= max(_MIN_CROSSED, _CROSSED_RATIO * compared)
 
     def _shifted_gaps(self) -> Numbers | None:
@@ -252,6 +264,10 @@ def _first_cut(nearest: Numbers, farthest: Numbers, width: int) -> int:
     begin = int(busy.argmax())
     quiet = np.flatnonzero(~busy[begin:])
     return begin + int(quiet[0]) if len(quiet) else 0
+
+
+def _in_common_ratio(one: Numbers, other: Numbers) -> float:
+    return len(np.intersect1d(one, other, assume_unique=True)) / max(len(one), len(other))
 
 
 def _in_another_order(one: _Head, other: _Head) -> bool:

@@ -17,7 +17,7 @@ from replay.layout_chains.sequence import Change, change_of
 from replay.layout_chains.turns import Turns, turns_of
 from replay.layout_chains.verdicts import Verdict, verdict_of
 from replay.rules import CacheRule
-from replay.traffic import Seconds
+from replay.traffic import Numbers, Seconds
 
 # What is told of a place of a prompt (words shared with `lint`) …
 PLACE_KINDS = (
@@ -83,14 +83,22 @@ def layout_findings(
     """
     if len(prompts) < 2:
         return []
-    places = places_of(prompts)
-    found = [_of_place(prompts, place) for place in places]
-    found += [_of_turns(prompts, turns) for turns in _apart(turns_of(prompts), places, prompts)]
-    found = [each for each in found if _is_worth(each, prompts)]
+    found = _in_prompts(prompts, prompts)
+    # What shifts by less than a block hides from blocks, pieces show.
+    if not found and prompts.pieces is not None:
+        found = _in_prompts(prompts.finest(), prompts)
     verdict = verdict_of(prompts, rule, is_hosted, restarts)
     if verdict is not None:
         found.append(_of_verdict(prompts, verdict))
     return sorted(found, key=lambda each: (-each.gain_tokens, each.from_token))
+
+
+def _in_prompts(cut: Prompts, prompts: Prompts) -> list[LayoutFinding]:
+    """Findings of prompts by their blocks, or `cut` into pieces."""
+    places = places_of(cut)
+    found = [_of_place(cut, place) for place in places]
+    found += [_of_turns(prompts, turns) for turns in _apart(turns_of(prompts), places, cut)]
+    return [each for each in found if _is_worth(each, prompts)]
 
 
 def _is_worth(found: LayoutFinding, prompts: Prompts) -> bool:
@@ -106,26 +114,24 @@ def _is_worth(found: LayoutFinding, prompts: Prompts) -> bool:
 
 
 def _of_place(prompts: Prompts, place: Place) -> LayoutFinding:
-    grain = prompts.grain_tokens
     length = int(np.median(place.ends - place.begins))
     change = (
         change_of(prompts, place.rows, place.values, place.classes, length)
         if place.agrees
         else Change("once", _since(prompts, place))
     )
-    begin = int(np.median(place.begins))
     kind = "tool_order" if place.crossed else "unknown"
     if change.frequency == "once":
         kind = kind if place.crossed else "template_version"
-        return _once(prompts, place, kind, change, begin)
+        return _once(prompts, place, kind, change)
     gain = gain_tokens(prompts, place)
     labels = {"user": prompts.tenant, "session": prompts.session}.get(change.frequency)
     values = place.values if labels is None else labels[place.rows]
     return LayoutFinding(
         kind=kind,
         frequency=change.frequency,
-        from_token=begin * grain,
-        until_token=(begin + max(length, 1)) * grain,
+        from_token=_tokens_at(prompts, place.rows, place.begins),
+        until_token=_tokens_at(prompts, place.rows, np.maximum(place.ends, place.begins + 1)),
         requests=len(place.rows),
         template_requests=len(prompts),
         lost_tokens=gain,
@@ -135,6 +141,15 @@ def _of_place(prompts: Prompts, place: Place) -> LayoutFinding:
     )
 
 
+def _tokens_at(prompts: Prompts, rows: Numbers, places: Numbers) -> int:
+    """The token at which a place stands, in the request in the middle where they differ."""
+    tokens = [
+        prompts.token_at(row, min(place, len(prompts.contents[row])))
+        for row, place in zip(rows.tolist(), places.tolist(), strict=True)
+    ]
+    return int(np.median(tokens))
+
+
 def _since(prompts: Prompts, place: Place) -> float:
     """When the newest way was first taken."""
     started = prompts.started[place.rows]
@@ -142,7 +157,7 @@ def _since(prompts: Prompts, place: Place) -> float:
     return float(started[place.values == newest].min())
 
 
-def _once(prompts: Prompts, place: Place, kind: str, change: Change, begin: int) -> LayoutFinding:
+def _once(prompts: Prompts, place: Place, kind: str, change: Change) -> LayoutFinding:
     """A change of the template itself: what all replicas must compute anew, and by when each that
     had served the template before had done so."""
     newest = place.values == place.values[prompts.started[place.rows].argmax()]
@@ -152,12 +167,13 @@ def _once(prompts: Prompts, place: Place, kind: str, change: Change, begin: int)
     served_before = np.unique(prompts.replica[place.rows[~newest]])
     firsts = [rows[prompts.replica[rows] == one].min() for one in replicas if one in served_before]
     warm = float(max(prompts.ready[row] for row in firsts)) if firsts else None
-    tokens = shared * prompts.grain_tokens
+    begin = _tokens_at(prompts, rows, begins)
+    tokens = _tokens_at(prompts, rows, begins + shared) - begin
     return LayoutFinding(
         kind=kind,
         frequency="once",
-        from_token=begin * prompts.grain_tokens,
-        until_token=(begin + max(shared, 1)) * prompts.grain_tokens,
+        from_token=begin,
+        until_token=begin + max(tokens, prompts.grain_tokens),
         requests=len(rows),
         template_requests=len(prompts),
         lost_tokens=tokens * len(replicas),
@@ -170,10 +186,10 @@ def _once(prompts: Prompts, place: Place, kind: str, change: Change, begin: int)
 
 def _apart(found: list[Turns], places: list[Place], prompts: Prompts) -> list[Turns]:
     """Turns that part for another reason than a place already found."""
-    return [turns for turns in found if not _within_places(turns, places, prompts.grain_tokens)]
+    return [turns for turns in found if not _within_places(turns, places, prompts)]
 
 
-def _within_places(turns: Turns, places: list[Place], grain_tokens: int) -> bool:
+def _within_places(turns: Turns, places: list[Place], prompts: Prompts) -> bool:
     begins = dict(zip(turns.rows.tolist(), turns.begins_tokens.tolist(), strict=True))
     inside: set[int] = set()
     for place in places:
@@ -181,7 +197,8 @@ def _within_places(turns: Turns, places: list[Place], grain_tokens: int) -> bool
             place.rows.tolist(), place.begins.tolist(), place.ends.tolist(), strict=True
         ):
             at = begins.get(row, -1)
-            if (begin - 1) * grain_tokens <= at <= end * grain_tokens:
+            first = prompts.token_at(row, begin) - prompts.grain_tokens
+            if first <= at <= prompts.token_at(row, end):
                 inside.add(row)
     return len(inside) > len(begins) // 2
 

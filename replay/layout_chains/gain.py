@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from replay.layout_chains.places import Place
-from replay.layout_chains.prompts import Prompts, reused_tokens
+from replay.layout_chains.prompts import Prompts, reused_blocks
 from replay.traffic import Numbers, Small
 
 # What lies behind in one class may be so many blocks longer than in another and be the same text.
@@ -18,25 +18,38 @@ _SPREAD_BLOCKS = 2
 
 def gain_tokens(prompts: Prompts, place: Place) -> int:
     """Tokens that these requests would reuse more at best if the place were the same in all."""
-    grain = prompts.grain_tokens
-    before = reused_tokens(prompts.contents, prompts.scope, grain)
-    after = reused_tokens(_fixed(prompts, place), prompts.scope, grain)
+    lengths = [prompts.lengths(row) for row in range(len(prompts))]
+    before = _reused_tokens(prompts, prompts.contents, lengths)
+    after = _reused_tokens(prompts, *_fixed(prompts, place, lengths))
     # Where the value came again, its own blocks were reused: leaving them out loses nothing.
     return int((after - before).clip(min=0).sum())
 
 
-def _fixed(prompts: Prompts, place: Place) -> list[Small]:
-    """The blocks of every request with the place put right."""
-    fixed = list(prompts.contents)
+def _reused_tokens(
+    prompts: Prompts, contents: Sequence[Small], lengths: Sequence[Numbers]
+) -> Numbers:
+    """What each would reuse, in whole blocks."""
+    depths = reused_blocks(contents, prompts.scope)
+    tokens = [int(own[:depth].sum()) for own, depth in zip(lengths, depths.tolist(), strict=True)]
+    return np.array(tokens, np.int64) // prompts.grain_tokens * prompts.grain_tokens
+
+
+def _fixed(
+    prompts: Prompts, place: Place, lengths: Sequence[Numbers]
+) -> tuple[list[Small], list[Numbers]]:
+    """The contents of every request with the place put right, and how long each is."""
+    fixed, own_lengths = list(prompts.contents), list(lengths)
     first_free = 1 + max(int(own.max(initial=0)) for own in prompts.contents)
     for row, begin, end in _each(place):
-        own = fixed[row]
+        own, tokens = fixed[row], lengths[row]
         # A set in a fixed order is there still, and the same in all.
         there = first_free + np.arange(end - begin if place.crossed else 0)
         fixed[row] = np.concatenate([own[:begin], there.astype(own.dtype), own[end:]])
+        kept = tokens[begin:end] if place.crossed else tokens[:0]
+        own_lengths[row] = np.concatenate([tokens[:begin], kept, tokens[end:]])
     if not place.crossed:
         _stitch(fixed, place, prompts, first_free)
-    return fixed
+    return fixed, own_lengths
 
 
 def _stitch(fixed: list[Small], place: Place, prompts: Prompts, first_free: int) -> None:

@@ -1,16 +1,18 @@
 """Prompts of one template, side by side: what its layout is told from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from replay.contents import prefix_names
+from replay.contents import prefix_names, sorted_pieces
 from replay.known_blocks import Blocks, numbered, within
-from replay.traffic import Chains, Names, Numbers, Seconds, Small
+from replay.traffic import Chains, Names, Numbers, Pieces, Seconds, Small
 
 Codes = npt.NDArray[np.int64]
+_Item = TypeVar("_Item", np.int32, np.int64)
 # A label that was not given.
 NOT_GIVEN = -1
 
@@ -40,6 +42,11 @@ class Prompts:
     tenant: Codes
     scope: Codes
     replica: Codes
+    # Where each of `contents` ends, in tokens; None: they are blocks.
+    ends: Sequence[Numbers] | None = None
+    # The same prompts cut where their content says so, which no shift hides; None where not known.
+    pieces: Sequence[Small] | None = None
+    piece_ends: Sequence[Numbers] | None = None
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -50,11 +57,31 @@ class Prompts:
         alone = -2 - np.arange(len(self), dtype=np.int64)
         return np.where(self.session == NOT_GIVEN, alone, self.session)
 
+    def finest(self) -> "Prompts":
+        """The same prompts by their pieces where these are known, else by their blocks."""
+        if self.pieces is None:
+            return self
+        return replace(self, contents=self.pieces, ends=self.piece_ends, contents_known=True)
+
+    def lengths(self, row: int) -> Numbers:
+        """Tokens of each of a request's `contents`."""
+        if self.ends is None:
+            return np.full(len(self.contents[row]), self.grain_tokens, np.int64)
+        return np.diff(self.ends[row], prepend=0)
+
+    def token_at(self, row: int, place: int) -> int:
+        """The first token of one of a request's `contents`; of the place behind the last, the first
+        token behind it."""
+        if self.ends is None:
+            return place * self.grain_tokens
+        return int(self.ends[row][place - 1]) if place else 0
+
     @classmethod
     def of(
         cls,
         chains: Chains,
         *,
+        pieces: Pieces | None = None,
         prompt_tokens: npt.ArrayLike,
         started: npt.ArrayLike,
         cached_tokens: npt.ArrayLike | None = None,
@@ -77,6 +104,7 @@ class Prompts:
         known = chains.contents is not None
         held = names if chains.contents is None else numbered(chains.contents)[0]
         begun = np.asarray(started, np.float64)[order]
+        cut = None if pieces is None else sorted_pieces(pieces, order)
         first = begun if ready is None else np.asarray(ready, np.float64)[order]
         return cls(
             contents=_split(held, chains.starts),
@@ -92,6 +120,8 @@ class Prompts:
             tenant=codes(tenant, count)[order],
             scope=codes(scope, count)[order],
             replica=codes(replica, count)[order],
+            pieces=None if cut is None else _split(numbered(cut.names)[0], cut.starts),
+            piece_ends=None if cut is None else _split(cut.ends, cut.starts),
         )
 
     def taken(self, rows: Numbers) -> "Prompts":
@@ -110,6 +140,9 @@ class Prompts:
             tenant=self.tenant[rows],
             scope=self.scope[rows],
             replica=self.replica[rows],
+            ends=_picked(self.ends, rows),
+            pieces=_picked(self.pieces, rows),
+            piece_ends=_picked(self.piece_ends, rows),
         )
 
 
@@ -131,6 +164,11 @@ def reused_tokens(contents: Sequence[Small], space: Codes, grain_tokens: int) ->
     """What each request would reuse at best of those before it, by whole blocks, if no block were
     ever lost: an unlimited cache in which all that came before is there. `space`: what keeps
     requests apart."""
+    return reused_blocks(contents, space) * grain_tokens
+
+
+def reused_blocks(contents: Sequence[Small], space: Codes) -> Numbers:
+    """The same, counted in blocks or pieces."""
     lengths = np.array([len(each) for each in contents], np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     if not starts[-1]:
@@ -142,7 +180,7 @@ def reused_tokens(contents: Sequence[Small], space: Codes, grain_tokens: int) ->
     leading = np.where(seen, np.iinfo(np.int32).max, blocks.places())
     depth = lengths.copy()
     np.minimum.at(depth, blocks.owner, leading.astype(np.int64))
-    return depth * grain_tokens
+    return depth
 
 
 def beginnings(prompts: Prompts) -> tuple[Numbers, Numbers, Numbers]:
@@ -161,7 +199,13 @@ def _prefixes(blocks: Blocks) -> Names:
     return prefix_names(blocks.block.astype(np.uint64), blocks)
 
 
-def _split(numbers: Small, starts: Numbers) -> list[Small]:
+def _picked(
+    lists: Sequence[npt.NDArray[_Item]] | None, rows: Numbers
+) -> list[npt.NDArray[_Item]] | None:
+    return None if lists is None else [lists[row] for row in rows.tolist()]
+
+
+def _split(numbers: npt.NDArray[_Item], starts: Numbers) -> list[npt.NDArray[_Item]]:
     return np.split(numbers, starts[1:-1]) if len(starts) > 1 else []
 
 

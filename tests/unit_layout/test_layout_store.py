@@ -115,8 +115,7 @@ def test_findings_of_every_template_and_of_requests_without_one(store: Store) ->
     assert (found["since"], found["warm_again_by"]) == (None, None)
     assert str(found["advice"]).startswith("Something within tokens 48 to 63 changes with every")
     assert found["command"] == (
-        "prefixscope lint FILE --template support"
-        " --since 2026-11-30T12:00:00Z --until 2026-11-30T12:04:52Z"
+        "prefixscope lint FILE  # template support, 2026-11-30 12:00:00 to 2026-11-30 12:04:51 UTC"
     )
     assert (unnamed["template"], unnamed["from_token"], unnamed["until_token"]) == ("", 0, 16)
     assert unnamed["template_requests"] == 12

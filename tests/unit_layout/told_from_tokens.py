@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from replay.hashes import HASH_GRAIN_TOKENS, chain_hashes, content_hashes
 from replay.layout_chains.findings import LayoutFinding, layout_findings
 from replay.layout_chains.prompts import Prompts
-from replay.rules import RULES, CacheRule
+from replay.pieces import pieces_of
+from replay.rules import RULES
 from replay.traffic import Chains
 from tests.unit_layout.inject_token_defects import Injected, Sent, Truth
 
@@ -25,9 +26,11 @@ def chains_of(token_ids: Sequence[Sequence[int]], scopes: Sequence[str] | None =
     )
 
 
-def prompts_of(requests: Sequence[Sent]) -> Prompts:
+def prompts_of(requests: Sequence[Sent], by_pieces: bool = False) -> Prompts:
+    token_ids = [each.token_ids for each in requests]
     return Prompts.of(
-        chains_of([each.token_ids for each in requests]),
+        chains_of(token_ids),
+        pieces=pieces_of(token_ids, KEY) if by_pieces else None,
         prompt_tokens=[len(each.token_ids) for each in requests],
         cached_tokens=[each.cached_tokens for each in requests],
         output_tokens=[len(each.answer_ids) for each in requests],
@@ -37,8 +40,8 @@ def prompts_of(requests: Sequence[Sent]) -> Prompts:
     )
 
 
-def found_in(injected: Injected, rule: CacheRule = VLLM) -> list[LayoutFinding]:
-    return layout_findings(prompts_of(injected.requests), rule)
+def found_in(injected: Injected, by_pieces: bool = False) -> list[LayoutFinding]:
+    return layout_findings(prompts_of(injected.requests, by_pieces), VLLM)
 
 
 def is_right(found: LayoutFinding, truth: Truth | None) -> bool:
