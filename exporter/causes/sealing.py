@@ -45,6 +45,9 @@ _MINUTES = """
     WHERE ts >= $since AND ts < $until AND prompt_tokens > 0
         AND replica_role IS DISTINCT FROM 'decode'
     GROUP BY minute ORDER BY minute"""
+# Rows of a span that have a chain, and late ones that were not counted yet.
+_CHAINED = """len(block_hashes) > 0 AND batch <= $newest
+    AND (ts >= $since OR (batch > $counted AND (batch, position) NOT IN (FROM cause_corrected)))"""
 _LATE = """EXISTS (SELECT 1 FROM requests WHERE batch > $counted AND ts < $sealed)"""
 # Where rows older than the live window still come in, the minutes from there on wait for the rest.
 _COMING = """
@@ -57,6 +60,10 @@ class _Span:
     since: datetime
     until: datetime
     has_chains: bool
+
+
+class _RowsReplaced(Exception):
+    """Rows that were read were joined or corrected before they were counted: read them again."""
 
 
 class Sealer:
@@ -78,6 +85,9 @@ class Sealer:
         with self._sealing:
             try:
                 return self._seal(utc_without_zone(now), wait_for_older)
+            except _RowsReplaced:
+                self._state, self._is_loaded = None, False
+                return 0
             except BaseException:
                 # What is in memory may be ahead of the store.
                 self._state, self._is_loaded = None, False
@@ -115,15 +125,18 @@ class Sealer:
             "since": state.sealed, "until": span.until, "counted": state.batch, "newest": newest,
         }  # fmt: skip
         parts: list[NamedPart] = []
+        table = pa.table({})
         if span.has_chains:
             live_seconds = self._store.settings.live_window_seconds
             table = _rows(cursor, counted, live_seconds)
-            if len(table):
-                rows = RowSpan(table, state.sealed, span.until, _resets(cursor, state, span))
-                parts = list(named_parts(state, rows, self._settings))
+        if len(table):
+            rows = RowSpan(table, state.sealed, span.until, _resets(cursor, state, span))
+            parts = list(named_parts(state, rows, self._settings))
         state.sealed, state.batch = span.until, newest
         live = LiveMissed(self._store.counters)
         with self._store.write() as writer:
+            if span.has_chains and _row_count(writer, counted) != len(table):
+                raise _RowsReplaced
             sums.add_chainless(writer, counted)
             for part in parts:
                 sums.add_named(writer, part.rows)
@@ -199,10 +212,7 @@ def _rows(
     table = own.sql(
         f"""SELECT *, ts >= arrived - to_seconds($live_seconds) AS is_live,
             ts < $since AS is_late
-        FROM ({asked})
-        WHERE len(block_hashes) > 0 AND batch <= $newest
-            AND (ts >= $since OR (
-                batch > $counted AND (batch, position) NOT IN (FROM cause_corrected)))""",
+        FROM ({asked}) WHERE {_CHAINED}""",
         params={
             "since": counted["since"],
             "counted": counted["counted"],
@@ -212,6 +222,17 @@ def _rows(
     ).to_arrow_table()
     own.close()
     return table
+
+
+def _row_count(cursor: duckdb.DuckDBPyConnection, counted: dict[str, object]) -> int:
+    """How many rows `_rows` would find now."""
+    [(count,)] = cursor.execute(
+        f"""SELECT count(*) FROM requests
+        WHERE prompt_tokens > 0 AND replica_role IS DISTINCT FROM 'decode' AND ts < $until
+            AND {_CHAINED}""",
+        counted,
+    ).fetchall()
+    return int(count)
 
 
 def _resets(cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> tuple[Reset, ...]:

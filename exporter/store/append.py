@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from exporter.causes.corrections import keep_corrected
 from exporter.prompts.lines import reshape_of
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
@@ -268,6 +269,7 @@ class _Append:
         self._assign_templates()  # before the rows of this batch are folded
         if fold.any_folded(self.cursor, "superseded"):
             delta.merge(fold.fold(self.cursor, counters, live_seconds, superseded="superseded"))
+        keep_corrected(self.cursor, self.fresh.batch)
         identity.supersede(self.cursor)
 
     def _assign_templates(self) -> None:
