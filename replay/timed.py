@@ -217,6 +217,10 @@ def _microseconds(seconds: Seconds) -> Numbers:
     return np.rint(seconds / MICROSECOND).astype(np.int64)
 
 
+def _seconds(microseconds: Numbers) -> Seconds:
+    return microseconds.astype(np.float64) * MICROSECOND
+
+
 def _requests(prompts: Prompts, rule: CacheRule, fleet: Fleet, sessions: Names | None) -> _Requests:
     size = prompts.block_tokens
     keys = keys_of(prompts.blocks, prompts.starts, fleet.router.prefix_blocks)
