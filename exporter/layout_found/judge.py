@@ -1,7 +1,7 @@
 """Layout findings of the templates in a store, kept as a whole in `layout_findings` and
 `template_ranges`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,6 +26,8 @@ WINDOW = timedelta(days=1)
 MIN_GROUP_REQUESTS = 5
 
 Row = dict[str, Any]
+
+_APPROXIMATE = " Prompts are known by chunks of their text, so that all counts are approximate."
 
 _ADD_FINDING = """INSERT INTO layout_findings BY NAME SELECT
     $window_since AS window_since, $window_until AS window_until, $model AS model,
@@ -53,7 +55,7 @@ class Judged:
 def judge_layout(store: Store, until: datetime) -> Judged:
     """Look at the day before `until` (UTC without a zone) and keep what was found instead of what
     was kept before."""
-    judged = found_in(store.cursor(), until)
+    judged = found_in(store.cursor(), until - WINDOW, until)
     with store.write() as cursor:
         cursor.execute("DELETE FROM layout_findings")
         cursor.execute("DELETE FROM template_ranges")
@@ -64,20 +66,21 @@ def judge_layout(store: Store, until: datetime) -> Judged:
     return judged
 
 
-def found_in(cursor: duckdb.DuckDBPyConnection, until: datetime) -> Judged:
-    """The same without keeping it. Templates without chains have no rows."""
+def found_in(cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> Judged:
+    """What there is to find from `since` to before `until`, kept nowhere. Templates without chains
+    have no rows."""
     judged = Judged([], [])
-    for asked in templates(cursor, until - WINDOW, until):
+    for asked in templates(cursor, since, until):
         table = read_sample(cursor, asked)
         for part, prompts in _groups(table, asked):
             judged.findings.extend(_finding_rows(asked, part, prompts))
-            judged.ranges.extend(_range_rows(asked, prompts))
+            judged.ranges.extend(_range_rows(asked, part, prompts))
     return judged
 
 
 def _groups(table: pa.Table, asked: Asked) -> Iterator[tuple[Part, Prompts]]:
     """Requests that can be compared; without a template, those that seem to have the same."""
-    for part in parts_of(table, None, None):
+    for part in parts_of(table, None, None, approximate=True):
         prompts = _prompts(table, part)
         if asked.template is not None:
             yield part, prompts
@@ -88,7 +91,8 @@ def _groups(table: pa.Table, asked: Asked) -> Iterator[tuple[Part, Prompts]]:
 
 
 def _prompts(table: pa.Table, part: Part) -> Prompts:
-    """The rows of a part that are judged by its rule."""
+    """The rows of a part that are judged by its rule. Those known by their text are in units of it,
+    and what was cached of them is not compared with their chunks: neither is exact."""
     traffic, judged = part.traffic, np.flatnonzero(part.judged)
     rows = part.rows[judged]
     whole = len(judged) == len(part.rows)
@@ -99,8 +103,8 @@ def _prompts(table: pa.Table, part: Part) -> Prompts:
         chains,
         pieces=traffic.pieces if whole else None,
         prompt_tokens=traffic.prompt_tokens[judged],
-        cached_tokens=traffic.cached_tokens[judged],
-        output_tokens=own["output_tokens"].fill_null(0).to_numpy(),
+        cached_tokens=None if part.scale else traffic.cached_tokens[judged],
+        output_tokens=None if part.scale else own["output_tokens"].fill_null(0).to_numpy(),
         started=started,
         ready=started if traffic.ready is None else traffic.ready[judged],
         **{name: own[name].to_pylist() for name in ("session", "tenant", "scope", "replica")},
@@ -108,9 +112,11 @@ def _prompts(table: pa.Table, part: Part) -> Prompts:
 
 
 def _finding_rows(asked: Asked, part: Part, prompts: Prompts) -> Iterator[Row]:
-    tokens = int(prompts.prompt_tokens.sum())
+    scaled = _scaling(part)
+    tokens = scaled(int(prompts.prompt_tokens.sum()))
     block = part.rule.block_tokens or prompts.grain_tokens
-    for found in layout_findings(prompts, part.rule, part.is_hosted):
+    for in_units in layout_findings(prompts, part.rule, part.is_hosted):
+        found = in_units.scaled(scaled)
         yield _head(asked) | {
             "kind": found.kind,
             "frequency": found.frequency,
@@ -123,9 +129,17 @@ def _finding_rows(asked: Asked, part: Part, prompts: Prompts) -> Iterator[Row]:
             "gain_tokens": found.gain_tokens,
             "since": _stored(found.since),
             "warm_again_by": _stored(found.warm_again_by),
-            "advice": advice_on(found, tokens, block),
+            "advice": advice_on(found, tokens, block) + (_APPROXIMATE if part.scale else ""),
             "command": lint_command(asked.template, *_span(asked, prompts)),
         }
+
+
+def _scaling(part: Part) -> Callable[[int], int]:
+    """From what a part counts in to tokens, as they usually are in its requests."""
+    if part.scale is None:
+        return lambda tokens: tokens
+    prompts, units = int(part.scale.prompt_tokens.sum()), int(part.scale.prompt_units.sum())
+    return lambda counted: round(counted * prompts / max(units, 1))
 
 
 def _span(asked: Asked, prompts: Prompts) -> tuple[datetime, datetime]:
@@ -134,9 +148,11 @@ def _span(asked: Asked, prompts: Prompts) -> tuple[datetime, datetime]:
     return first or asked.since, last or asked.until
 
 
-def _range_rows(asked: Asked, prompts: Prompts) -> Iterator[Row]:
+def _range_rows(asked: Asked, part: Part, prompts: Prompts) -> Iterator[Row]:
+    scaled = _scaling(part)
     for each in ranges_of(prompts):
-        yield _head(asked) | {"template_requests": len(prompts)} | vars(each)
+        span = {"from_token": scaled(each.from_token), "until_token": scaled(each.until_token)}
+        yield _head(asked) | {"template_requests": len(prompts)} | vars(each) | span
 
 
 def _head(asked: Asked) -> Row:

@@ -38,16 +38,15 @@ def read_sample(cursor: duckdb.DuckDBPyConnection, asked: Asked) -> pa.Table:
     return cursor.sql(_READ, params=vars(asked) | bounds).to_arrow_table()
 
 
-# Chunks of text count in other units, and whoever has text runs lint on it.
 _TEMPLATES = """SELECT model, template FROM requests
     WHERE ts >= $since AND ts < $until AND prompt_tokens > 0 AND len(block_hashes) > 0
-        AND text_bytes IS NULL AND replica_role IS DISTINCT FROM 'decode'
+        AND replica_role IS DISTINCT FROM 'decode'
     GROUP BY ALL HAVING count(*) > 1
     ORDER BY sum(prompt_tokens) DESC, model, template LIMIT $most"""
 _READ = """WITH picked AS (
         SELECT batch, position FROM requests
         WHERE ts >= $since AND ts < $until AND prompt_tokens > 0 AND len(block_hashes) > 0
-            AND text_bytes IS NULL AND replica_role IS DISTINCT FROM 'decode'
+            AND replica_role IS DISTINCT FROM 'decode'
             AND model IS NOT DISTINCT FROM $model AND template IS NOT DISTINCT FROM $template
         WINDOW in_order AS (
             ORDER BY hash(coalesce(session, concat(batch, '/', position))), batch, position)

@@ -6,7 +6,8 @@ finding is what the same requests would reuse with the blocks of the place left 
 never loses a block, less what they would reuse as they are. It is an upper bound.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,6 +69,16 @@ class LayoutFinding:
     def share_ratio(self) -> float:
         """Requests that have it ÷ requests of the template."""
         return self.requests / self.template_requests
+
+    def scaled(self, scale: Callable[[int], int]) -> "LayoutFinding":
+        """The same with its counts of tokens brought to another unit."""
+        return replace(
+            self,
+            from_token=scale(self.from_token),
+            until_token=scale(self.until_token),
+            lost_tokens=scale(self.lost_tokens),
+            gain_tokens=scale(self.gain_tokens),
+        )
 
 
 def layout_findings(

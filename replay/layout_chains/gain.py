@@ -55,6 +55,8 @@ def _fixed(
 def _stitch(fixed: list[Small], place: Place, prompts: Prompts, first_free: int) -> None:
     """Make what lies behind the place the same in all classes where it is as long."""
     classes = _classes(fixed, place)
+    if len(classes) < 2:
+        return
     runs = [_run(fixed, rows, place, prompts) for rows in classes]
     known = [run for run in runs if run > 0]
     if len(known) < 2:

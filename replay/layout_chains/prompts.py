@@ -175,8 +175,10 @@ def reused_blocks(contents: Sequence[Small], space: Codes) -> Numbers:
         return np.zeros(len(contents), np.int64)
     blocks = Blocks.of(np.concatenate(contents).astype(np.uint64), starts)
     names = within(_prefixes(blocks), (space - space.min())[blocks.owner])
-    _, first, back = np.unique(names, return_index=True, return_inverse=True)
-    seen = blocks.owner[first[back]] < blocks.owner
+    number, count = numbered(names)
+    first = np.empty(count, np.int64)
+    first[number[::-1]] = np.arange(len(number) - 1, -1, -1)
+    seen = blocks.owner[first[number]] < blocks.owner
     leading = np.where(seen, np.iinfo(np.int32).max, blocks.places())
     depth = lengths.copy()
     np.minimum.at(depth, blocks.owner, leading.astype(np.int64))

@@ -12,6 +12,7 @@ from exporter.layout_found import sample
 from exporter.layout_found.judge import judge_layout
 from exporter.store.store import Store
 from queries import registry
+from replay.byte_chunks import text_chain, text_contents
 from replay.hashes import chain_hashes, content_hashes
 
 KEY = "a key of these tests"
@@ -93,7 +94,6 @@ def store(opened: Store) -> Store:
             *requests(None, unnamed, NOON),
             *requests("support", [support(number) for number in range(100, 105)],
                       NOON - timedelta(days=2)),
-            *requests("text", [support(number) for number in range(9)], NOON, text_bytes=4000),
         ],
     )  # fmt: skip
     return opened
@@ -128,7 +128,30 @@ def test_ranges_of_tokens_by_how_many_share_them(store: Store) -> None:
     assert spans == [(0, 48), (48, 64), (64, 480), (480, 544)]
     assert [row["same_ratio"] for row in ranges] == pytest.approx([1, 1 / 30, 1 / 30, 1 / 30])
     assert [row["content_ratio"] for row in ranges] == [1.0, 0.0, 1.0, 0.0]
-    assert ask(store, "template_ranges", template="text") == []
+
+
+def test_chunks_of_text_are_scaled_to_tokens(store: Store) -> None:
+    """Bytes of text where tokens were, four to a unit and half a token to a unit: 320 bytes of
+    instructions, a number of 8, 3,000 of rules; so the place is within bytes 320 to 383, which are
+    units 80 to 95."""
+    rules = "".join(f"rule {number:05d}. " for number in range(250))
+    prompts = [f"{rules[:320]}{number:08d}{rules[320:]}question {number}" for number in range(20)]
+    rows = []
+    for row, prompt in enumerate(prompts):
+        contents = text_contents(prompt.encode(), KEY)
+        (plain,) = requests("text", [[1]], NOON + timedelta(seconds=row))
+        names = {"block_hashes": text_chain(contents, "", KEY), "content_hashes": contents,
+                 "text_bytes": len(prompt), "prompt_tokens": len(prompt) // 8}  # fmt: skip
+        rows.append(plain | names)
+    put(store, rows)
+    judge_layout(store, NEXT_DAY)
+    (found,) = ask(store, "layout")
+    assert (found["kind"], found["frequency"]) == ("unknown", "request")
+    assert (found["from_token"], found["until_token"]) == (40, 48)
+    # Bytes 384 to the last whole chunk of rules, an eighth as many tokens, of all but the first.
+    shared_bytes = (8 + len(rules)) // 64 * 64 - 384
+    assert found["gain_tokens"] == pytest.approx(19 * shared_bytes / 8, rel=0.01)
+    assert "approximate" in str(found["advice"])
 
 
 def test_what_is_kept_is_replaced_as_a_whole_and_asked_for_by_name(store: Store) -> None:
