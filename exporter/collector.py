@@ -26,6 +26,7 @@ from exporter.verdicts import NO_VERDICTS, Verdicts, add_verdicts
 from replay.causes import CAUSES
 
 NO_TIER = "unknown"  # cached tokens whose tier nobody named; keeps the sum over tiers whole
+MAX_CROSSED = 1000  # the same of replicas
 MAX_SOURCES = 100  # whoever posts names the source: bound it like every other label
 
 
@@ -34,8 +35,9 @@ class Inputs:
     """Where the collector reads current state; each is called on every scrape.
 
     `blocks` is what KV-cache events tell; `bytes_per_token` what KV weighs, by model; `drops` how
-    the last window was judged, `verdicts` what is judged more seldom; `external_url` where people
-    reach this exporter, '' if that is not known; `judged` when each of the two was last judged.
+    the last window was judged, `verdicts` what is judged more seldom; `crossed` what was reused
+    across scopes, by model and replica; `external_url` where people reach this exporter, '' if that
+    is not known; `judged` when each was last judged.
     """
 
     counters: Callable[[], Snapshot]
@@ -47,6 +49,7 @@ class Inputs:
     bytes_per_token: Mapping[str, int] = field(default_factory=dict)
     drops: Callable[[], Iterable[Drop]] = tuple
     verdicts: Callable[[], Verdicts] = lambda: NO_VERDICTS
+    crossed: Callable[[], Mapping[EngineKey, int]] = dict
     external_url: str = ""
     judged: Callable[[], Mapping[str, datetime]] = dict
 
@@ -74,6 +77,9 @@ class Collector:
         self._add_engines(page)
         add_drops(page, self._inputs.drops())
         add_verdicts(page, self._inputs.verdicts())
+        for key, tokens in sorted(self._inputs.crossed().items())[:MAX_CROSSED]:
+            labels = label_text(ENGINE, key)
+            page["prefixcache_cross_scope_reused_tokens_total"].add(labels, tokens)
         for target in self._inputs.targets():
             _add_target(page, target)
         _add_ingest(page, counters)

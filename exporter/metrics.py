@@ -86,6 +86,16 @@ DEFINITIONS: tuple[Definition, ...] = (
         "Time to first token of streamed requests by outcome. Source: the measurement in request "
         f"logs. Compare outcomes at equal prompt length only. {_LIVE}",
     ),
+    Definition(
+        "prefixcache_cross_scope_reused_tokens_total",
+        "counter",
+        ENGINE,
+        "Cached tokens that another scope (cache salt or adapter) had computed and the request's "
+        "own cannot have supplied: reuse across a declared trust boundary, at least. Decided when "
+        "the minute is sealed, two minutes late. Requests of which nobody can tell add nothing: "
+        "less than causes.horizon_days of rows of their replica, and no reset since they began. "
+        f"Source: hash chains in request logs. {_LIVE}",
+    ),
     # ---- from engine pages
     Definition(
         "prefixcache_engine_prompt_tokens_total",

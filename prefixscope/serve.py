@@ -81,6 +81,7 @@ class Judges:
 
     drops: DropWatch
     verdicts: VerdictWatch
+    causes: CauseWatch
 
     def judged(self) -> dict[str, datetime]:
         """When each last judged."""
@@ -151,16 +152,17 @@ def running(settings: Settings) -> Iterator[Running]:
         prices = ModelPrices(store, settings.prices)
         events = _events(store, tracker, settings.events, [scraper, *sources])
         drops, verdicts = DropWatch(store, settings.drops), VerdictWatch(store)
+        causes = CauseWatch(store, settings.causes)
         workers: list[Worker] = [
             *(Housekeeping(store, prices), drops, verdicts, LayoutWatch(store), scraper),
-            CauseWatch(store, settings.causes),
+            causes,
             *(*sources, *tailers, *events, *_if_wanted(store, settings)),
         ]
         for worker in workers:
             worker.start()
             stack.callback(worker.stop)
         intake, history = Intake(store, names=names), History(store, targets)
-        judges = Judges(drops, verdicts)
+        judges = Judges(drops, verdicts, causes)
         link = settings.server.external_url or url
         services = _services(
             store, intake, history, totals, scraper, sources, workers, tracker, judges, link
@@ -236,6 +238,7 @@ def _services(
         bytes_per_token=kept_geometry(store),
         drops=judges.drops.current,
         verdicts=judges.verdicts.current,
+        crossed=judges.causes.crossed,
         external_url=external_url,
         judged=judges.judged,
     )

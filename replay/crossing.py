@@ -12,7 +12,7 @@ from replay.isolation import Before, Crossed, Scopes
 from replay.known_blocks import Blocks
 from replay.memory import Memory
 from replay.seen import OPEN
-from replay.spans import SpanKeys
+from replay.spans import SpanKeys, TrafficSpan
 from replay.suppliers import NO_END, OpenEnds, Suppliers, depths
 from replay.traffic import Flags, Moments, Numbers
 
@@ -24,6 +24,7 @@ class Crossing:
     memory: Memory
     keys: SpanKeys
     history: History
+    span: TrafficSpan
 
     def of(self, columns: Columns) -> Crossed:
         """Of every request of the span, by one of its rules, in the order of its traffic."""
@@ -41,12 +42,13 @@ class Crossing:
 
     def _before(self, columns: Columns) -> Before:
         begun, is_open = self.memory.has_root(self.keys.roots)
+        is_open |= np.isin(self.span.scopes[columns.scope], self.span.open_scopes)
         replica = columns.timeline.replica
         parts = np.array([watch.served_parts for watch in self.memory.watches], np.bool_)
         return Before(
             own=self.history.started,
             any_scope=self.history.any_scope,
-            begun=begun,
+            begun=begun | is_open,
             reach_tokens=np.where(is_open, NO_END, 0),
             own_ends=self._ends(),
             warm=self._warm(columns),

@@ -20,6 +20,7 @@ class TrafficSpan:
     `rules`: by which to judge, with `judged`: which requests by each; all count by the same
     ceiling. `replicas`, `deployments`, `scopes`: lasting names and 64-bit numbers of those that the
     traffic numbers. `resets`, `gone`, `stays`: by the same numbers of replicas and deployments.
+    `open_scopes`: of which lately came requests that are not in any span, as they have no chain.
     """
 
     traffic: Traffic
@@ -33,6 +34,7 @@ class TrafficSpan:
     resets: Moments = field(default_factory=Moments)
     gone: Moments = field(default_factory=Moments)
     stays: Stays | None = None
+    open_scopes: Names = field(default_factory=lambda: np.empty(0, np.uint64))
 
 
 @dataclass(frozen=True)

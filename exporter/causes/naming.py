@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from exporter.causes.lasting import Lasting
 from exporter.causes.rows import CHAINS, Part, lasting_numbers, parts_of, replica_names
 from exporter.causes.settings import CauseSettings
 from exporter.causes.state import CauseState, PartState, limits_of
 from exporter.causes.sums import BESIDE_COLUMNS, CAUSE_COLUMNS, DETAIL_COLUMNS, LEAST
+from exporter.isolation.crossed import crossed_rows
+from exporter.isolation.unnamed import UnnamedScopes
 from replay.causes import CAUSES, DETAILS, Causes
 from replay.columns import unit_tokens_of
 from replay.rules import BlockSizesDisagree
@@ -41,11 +42,13 @@ class RowSpan:
 
 @dataclass(frozen=True)
 class NamedPart:
-    """What became of the rows of a part. `rows`: as `sums.add_named` takes them."""
+    """What became of the rows of a part. `rows`: as `sums.add_named` takes them; `crossed`: as
+    `crossed.add_crossed` does."""
 
     name: str
     named: Named
     rows: pa.Table
+    crossed: list[pa.Table]
 
 
 def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> Iterator[NamedPart]:
@@ -67,12 +70,25 @@ def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> It
             state.parts[name] = known
         resets = _new_resets(known, span)
         known.until = _seconds(span.until)
-        named = known.stream.take(_traffic_span(usable, own, state.lasting, span, resets))
+        _settle(state.unnamed, name, own, known.until)
+        named = known.stream.take(_traffic_span(usable, own, state, span, resets))
         sums = [
             _sums(own, part, causes, named)
             for part, causes in zip(usable, named.causes, strict=True)
         ]
-        yield NamedPart(name, named, pa.concat_tables(sums))
+        crossed = [
+            crossed_rows(own, causes.cached_tokens, found, part.judged)
+            for part, causes, found in zip(usable, named.causes, named.crossed, strict=True)
+            if part.scale is None
+        ]
+        yield NamedPart(name, named, pa.concat_tables(sums), crossed)
+
+
+def _settle(unnamed: UnnamedScopes, part: str, own: pa.Table, until: float) -> None:
+    """Where the chains of each scope can be compared."""
+    names = ("hash_key_id", "hash_scope", "scope")
+    for key, meaning, scope in {*zip(*(own[name].to_pylist() for name in names), strict=True)}:
+        unnamed.settle(f"{part} {key} {meaning}", [scope], until)
 
 
 def _by_traffic(parts: Iterable[Part]) -> Iterator[list[Part]]:
@@ -114,10 +130,11 @@ def _new_resets(part: PartState, span: RowSpan) -> list[Reset]:
 
 
 def _traffic_span(
-    parts: list[Part], own: pa.Table, lasting: Lasting, span: RowSpan, resets: list[Reset]
+    parts: list[Part], own: pa.Table, state: CauseState, span: RowSpan, resets: list[Reset]
 ) -> TrafficSpan:
     names = list(dict.fromkeys([*replica_names(own), *(replica for replica, _ in resets)]))
-    deployments = lasting.deployments(own)
+    deployments = state.lasting.deployments(own)
+    scopes = list(dict.fromkeys(own["scope"].to_pylist()))
     different = list(dict.fromkeys(deployments))
     numbers = {name: number for number, name in enumerate(different)}
     deployment = np.array([numbers[name] for name in deployments], np.int64)
@@ -127,7 +144,8 @@ def _traffic_span(
         judged=[part.judged for part in parts],
         replicas=names,
         deployments=lasting_numbers(different),
-        scopes=lasting_numbers(list(dict.fromkeys(own["scope"].to_pylist()))),
+        scopes=lasting_numbers(scopes),
+        open_scopes=lasting_numbers(state.unnamed.of(scopes)),
         since_seconds=_seconds(span.since),
         until_seconds=_seconds(span.until),
         resets=Moments.of([(names.index(replica), moment) for replica, moment in resets]),

@@ -20,6 +20,7 @@ from exporter.causes.live import LiveMissed
 from exporter.causes.naming import NamedPart, Reset, RowSpan, named_parts
 from exporter.causes.settings import CauseSettings
 from exporter.causes.state import CauseState
+from exporter.isolation.crossed import CrossedTotals, EngineKey, add_crossed
 from exporter.store.store import Store
 from queries import registry
 from queries.times import utc_without_zone
@@ -75,6 +76,8 @@ class Sealer:
         self._sealing = threading.Lock()
         self._state: CauseState | None = None
         self._is_loaded = False
+        self.crossed = CrossedTotals()
+        self.crossed.restore(store.cursor())
 
     def seal(self, now: datetime, *, wait_for_older: bool = True) -> int:
         """Seal every minute that is over for two minutes; how many spans that were.
@@ -129,11 +132,12 @@ class Sealer:
         if span.has_chains:
             live_seconds = self._store.settings.live_window_seconds
             table = _rows(cursor, counted, live_seconds)
+        state.unnamed.take(cursor, counted, span.until, self._settings.horizon_days)
         if len(table):
             rows = RowSpan(table, state.sealed, span.until, _resets(cursor, state, span))
             parts = list(named_parts(state, rows, self._settings))
         state.sealed, state.batch = span.until, newest
-        live = LiveMissed(self._store.counters)
+        live, crossed = LiveMissed(self._store.counters), list[dict[EngineKey, int]]()
         with self._store.write() as writer:
             if span.has_chains and _row_count(writer, counted) != len(table):
                 raise _RowsReplaced
@@ -142,10 +146,13 @@ class Sealer:
                 sums.add_named(writer, part.rows)
                 states.keep_change(writer, part.name, state, part.named)
                 live.add(writer, part.rows)
+                crossed += [add_crossed(writer, rows) for rows in part.crossed]
             live.persist(writer)
             states.keep(writer, state)
             writer.execute("DELETE FROM cause_corrected WHERE batch <= $newest", {"newest": newest})
         self._store.counters.apply(live.delta)
+        for more in crossed:
+            self.crossed.add(more)
 
 
 def _begun(cursor: duckdb.DuckDBPyConnection) -> CauseState | None:

@@ -12,6 +12,7 @@ import numpy as np
 from exporter.causes.lasting import Lasting
 from exporter.causes.packed import packed, unpacked
 from exporter.causes.settings import CauseSettings
+from exporter.isolation.unnamed import UnnamedScopes
 from replay.memory import Limits
 from replay.seen import Change
 from replay.streaming import CauseStream, Named
@@ -36,6 +37,7 @@ class CauseState:
     sealed: datetime
     batch: int
     lasting: Lasting = field(default_factory=Lasting)
+    unnamed: UnnamedScopes = field(default_factory=UnnamedScopes)
     parts: dict[str, PartState] = field(default_factory=dict)
 
 
@@ -51,7 +53,12 @@ def load(cursor: duckdb.DuckDBPyConnection, settings: CauseSettings) -> CauseSta
         return None
     arrays = unpacked(row[2])
     told = json.loads(arrays.pop(_JSON).tobytes())
-    state = CauseState(row[0], row[1], Lasting.from_kept(told["lasting"]))
+    state = CauseState(
+        row[0],
+        row[1],
+        Lasting.from_kept(told["lasting"]),
+        UnnamedScopes.from_kept(told["unnamed"]),
+    )
     for name, part in told["parts"].items():
         own = {
             key.removeprefix(f"{name}|"): array
@@ -90,7 +97,9 @@ def keep(cursor: duckdb.DuckDBPyConnection, state: CauseState) -> None:
             "lifetimes": lifetimes,
         }
         arrays |= {f"{name}|{key}": array for key, array in own.items()}
-    told = json.dumps({"lasting": state.lasting.kept(), "parts": parts})
+    told = json.dumps(
+        {"lasting": state.lasting.kept(), "unnamed": state.unnamed.kept(), "parts": parts}
+    )
     cursor.execute("DELETE FROM cause_state")
     cursor.execute(
         "INSERT INTO cause_state VALUES ($sealed, $batch, $state)",

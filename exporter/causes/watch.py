@@ -14,6 +14,7 @@ class CauseWatch(JudgeWatch):
     def __init__(self, store: Store, settings: CauseSettings) -> None:
         super().__init__("causes")
         self._sealer = Sealer(store, settings)
+        self.crossed = self._sealer.crossed.snapshot
 
     def pause_seconds(self) -> float:
         """To a moment of the minute at which the others do not judge."""

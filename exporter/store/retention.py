@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import duckdb
 
 from exporter.causes import sums
+from exporter.isolation import crossed
 from exporter.store import blocks, live, rollup
 from exporter.store.labels import choose_labels
 from exporter.store.store import Store, earliest
@@ -21,6 +22,7 @@ _AGED = (
     ("hour_rollup", "hour"),
     ("cause_minutes", "minute"),
     ("cause_hours", "hour"),
+    ("cross_scope_minutes", "minute"),
     ("engine_samples", "ts"),
     ("samples_beside", "ts"),
     ("provider_usage", "day"),
@@ -48,7 +50,8 @@ def compact(store: Store) -> None:
     Each step is a transaction of its own, so that rows on their way in wait for one only.
     """
     store.fold()
-    for merge in (rollup.compact, sums.compact, live.compact, blocks.compact, _compact_tallies):
+    merges = (rollup.compact, sums.compact, crossed.compact, live.compact, blocks.compact)
+    for merge in (*merges, _compact_tallies):
         with store.write() as cursor:
             merge(cursor)
 

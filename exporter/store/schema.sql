@@ -375,3 +375,35 @@ CREATE TABLE IF NOT EXISTS template_ranges (
     from_token BIGINT NOT NULL, until_token BIGINT NOT NULL, requests BIGINT NOT NULL,
     same_requests BIGINT NOT NULL, reuse_requests BIGINT NOT NULL, content_requests BIGINT NOT NULL
 );
+
+-- Reuse across scopes by sealed minute (exporter.isolation.crossed): what requests reused that only
+-- another scope had computed. `found` rows are of requests that did, or of which nobody can tell, by
+-- their scope and tenant; the others are those that were checked and did not. NULL: not given.
+CREATE TABLE IF NOT EXISTS cross_scope_minutes (
+    minute TIMESTAMP NOT NULL, model VARCHAR, replica VARCHAR, found BOOLEAN NOT NULL,
+    scope VARCHAR, tenant VARCHAR,
+    checked_requests BIGINT NOT NULL, checked_cached_tokens BIGINT NOT NULL,
+    reused_requests BIGINT NOT NULL, reused_at_least_tokens BIGINT NOT NULL,
+    reused_at_most_tokens BIGINT NOT NULL,
+    cannot_tell_requests BIGINT NOT NULL, cannot_tell_tokens BIGINT NOT NULL
+);
+-- The counter of live rows on /metrics. A replica is there once it was checked.
+CREATE TABLE IF NOT EXISTS live_crossed (
+    model VARCHAR, replica VARCHAR, tokens BIGINT NOT NULL, PRIMARY KEY (model, replica)
+);
+-- What scopes cost in rows of a window (exporter.isolation.audit), replaced as a whole. Scopes are
+-- keyed hashes, '' is none; tenants are those that use them.
+CREATE TABLE IF NOT EXISTS scope_pairs (
+    window_since TIMESTAMP NOT NULL, window_until TIMESTAMP NOT NULL,
+    model VARCHAR NOT NULL, replica VARCHAR NOT NULL,
+    scope VARCHAR NOT NULL, tenants VARCHAR NOT NULL,
+    other_scope VARCHAR NOT NULL, other_tenants VARCHAR NOT NULL,
+    isolated_tokens BIGINT NOT NULL, isolated_requests BIGINT NOT NULL,
+    merged_tokens BIGINT NOT NULL, merged_requests BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS public_prefixes (
+    window_since TIMESTAMP NOT NULL, window_until TIMESTAMP NOT NULL,
+    model VARCHAR NOT NULL, prefix VARCHAR NOT NULL, tokens BIGINT NOT NULL,
+    callers BIGINT NOT NULL, scopes BIGINT NOT NULL, requests BIGINT NOT NULL,
+    won_tokens BIGINT NOT NULL, first_ts TIMESTAMP NOT NULL, last_ts TIMESTAMP NOT NULL
+);

@@ -1,0 +1,122 @@
+"""Reuse across scopes of sealed minutes: sums in the store, and a counter of live rows."""
+
+import threading
+from collections.abc import Mapping
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from replay.isolation import Crossed
+from replay.traffic import NOT_REPORTED, Flags, Numbers
+
+_ROWS = "crossed_rows"
+_ADD = """
+    INSERT INTO cross_scope_minutes BY NAME
+    SELECT
+        date_trunc('minute', ts) AS minute, nullif(model, '') AS model,
+        nullif(replica, '') AS replica, found,
+        CASE WHEN found THEN nullif(scope, '') END AS scope,
+        CASE WHEN found THEN nullif(tenant, '') END AS tenant,
+        sum(checked_requests)::BIGINT AS checked_requests,
+        sum(checked_cached_tokens)::BIGINT AS checked_cached_tokens,
+        sum(reused_requests)::BIGINT AS reused_requests,
+        sum(reused_at_least_tokens)::BIGINT AS reused_at_least_tokens,
+        sum(reused_at_most_tokens)::BIGINT AS reused_at_most_tokens,
+        sum(cannot_tell_requests)::BIGINT AS cannot_tell_requests,
+        sum(cannot_tell_tokens)::BIGINT AS cannot_tell_tokens
+    FROM crossed_rows GROUP BY ALL"""
+_LIVE = """
+    SELECT model, replica, sum(reused_at_least_tokens)::BIGINT FROM crossed_rows
+    WHERE is_live GROUP BY ALL HAVING sum(checked_requests) > 0 ORDER BY ALL"""
+_MERGE = """
+    CREATE OR REPLACE TEMP TABLE merged AS
+    SELECT
+        minute, model, replica, found, scope, tenant,
+        sum(checked_requests)::BIGINT AS checked_requests,
+        sum(checked_cached_tokens)::BIGINT AS checked_cached_tokens,
+        sum(reused_requests)::BIGINT AS reused_requests,
+        sum(reused_at_least_tokens)::BIGINT AS reused_at_least_tokens,
+        sum(reused_at_most_tokens)::BIGINT AS reused_at_most_tokens,
+        sum(cannot_tell_requests)::BIGINT AS cannot_tell_requests,
+        sum(cannot_tell_tokens)::BIGINT AS cannot_tell_tokens
+    FROM cross_scope_minutes GROUP BY ALL"""
+# Model and replica.
+EngineKey = tuple[str, str]
+
+
+def crossed_rows(
+    own: pa.Table, cached_tokens: Numbers, crossed: Crossed, judged: Flags
+) -> pa.Table:
+    """The judged rows of a span (with ts, model, replica, tenant, scope, is_live, is_late) and what
+    each adds to the sums. Of late ones their minute is over."""
+    told = judged & ~own["is_late"].to_numpy() & (cached_tokens != NOT_REPORTED)
+    unclear, reused = crossed.cannot_tell > 0, crossed.at_least > 0
+    columns = {
+        "checked_requests": ~unclear,
+        "checked_cached_tokens": cached_tokens - crossed.cannot_tell,
+        "reused_requests": reused,
+        "reused_at_least_tokens": crossed.at_least,
+        "reused_at_most_tokens": crossed.at_most,
+        "cannot_tell_requests": unclear,
+        "cannot_tell_tokens": crossed.cannot_tell,
+    }
+    rows = own.select(["ts", "model", "replica", "scope", "tenant", "is_live"])
+    for name, column in columns.items():
+        rows = rows.append_column(name, pa.array(column.astype(np.int64)))
+    rows = rows.append_column("found", pa.array(unclear | reused))
+    return rows.take(np.flatnonzero(told))
+
+
+def add_crossed(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> dict[EngineKey, int]:
+    """Inside the transaction of a seal: rows to the sums. What live rows add to the counter, by
+    model and replica; 0 where there was nothing to be found, no entry where nobody can tell."""
+    cursor.register(_ROWS, rows)
+    cursor.execute(_ADD)
+    live = cursor.execute(_LIVE).fetchall()
+    cursor.unregister(_ROWS)
+    delta = {(model, replica): int(tokens) for model, replica, tokens in live}
+    for (model, replica), tokens in delta.items():
+        cursor.execute(
+            """INSERT INTO live_crossed VALUES ($model, $replica, $tokens)
+            ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens""",
+            {"model": model, "replica": replica, "tokens": tokens},
+        )
+    return delta
+
+
+def compact(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Merges the rows of every minute that has several of a kind. Changes no sum."""
+    cursor.execute(_MERGE)
+    cursor.execute("DELETE FROM cross_scope_minutes")
+    cursor.execute("INSERT INTO cross_scope_minutes BY NAME SELECT * FROM merged")
+
+
+class CrossedTotals:
+    """The counter of one store, in step with its commits. Safe to use from threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tokens: dict[EngineKey, int] = {}
+        self._shown: set[EngineKey] = set()
+
+    def restore(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """What was counted before this process."""
+        rows = cursor.execute("SELECT model, replica, tokens FROM live_crossed").fetchall()
+        with self._lock:
+            self._tokens = {(model, replica): tokens for model, replica, tokens in rows}
+            self._shown = set(self._tokens)
+
+    def add(self, delta: Mapping[EngineKey, int]) -> None:
+        """After the commit that has it in the store."""
+        with self._lock:
+            for key, tokens in delta.items():
+                self._tokens[key] = self._tokens.get(key, 0) + tokens
+
+    def snapshot(self) -> dict[EngineKey, int]:
+        """A copy. A replica that is told of for the first time stands at 0, so that what it begins
+        with is seen as an increase."""
+        with self._lock:
+            fresh = self._tokens.keys() - self._shown
+            self._shown |= fresh
+            return {**self._tokens, **dict.fromkeys(fresh, 0)}
