@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from replay.layout.atoms import Numbering, atoms_of
-from replay.layout.candidates import Candidate, candidates_of
+from replay.layout.candidates import Candidate, Places
 from replay.layout.findings import Finding, Quote, Report
 from replay.layout.frequency import Owner
 from replay.layout.prompt import Prompt
@@ -119,7 +119,7 @@ def _parting(old: Sequence[Prompt], new: Sequence[Prompt], tokenizer: Tokenizer)
         before = numbers[numbers.index(change) - 1]
         found += [
             _placed(candidate, every, before, change, tokenizer)
-            for candidate in candidates_of(own, owners, numbering)
+            for candidate in Places(own, owners, numbering).of_template()
             if _is_new(candidate, first_new) and {before, change} <= set(candidate.places)
         ]
     return min(found, key=lambda each: each[0])[1] if found else None

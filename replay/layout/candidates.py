@@ -17,7 +17,8 @@ _DETERMINISTIC: frozenset[Kind] = frozenset({"white_space", "thinking_removed"})
 @dataclass(frozen=True)
 class Candidate:
     """`values` and `places` (segment, begin, end) by number of the request; a place may lie in an
-    answer, behind the last segment of the prompt. `change`: the first request of a new version."""
+    answer, behind the last segment of the prompt. `pieces` are all of it, with sets in order.
+    `change`: the first request of a new version."""
 
     kind: Kind
     frequency: Frequency
@@ -26,6 +27,7 @@ class Candidate:
     fix: Fix
     change: int | None = None
     more_places: int = 0
+    pieces: Mapping[int, tuple[Piece, ...]] = field(default_factory=dict)
 
     @property
     def distinct(self) -> int:
@@ -53,24 +55,36 @@ class Searched:
         }
 
 
-def candidates_of(
-    prompts: Mapping[int, Prompt], owners: Sequence[Owner], numbering: Numbering
-) -> list[Candidate]:
-    """Every place of a template's prompts (by number, in the order of time) that varies."""
-    found = list(_orders(prompts, owners))
-    ordered = dict(prompts)
-    for candidate in found:
-        if candidate.fix.sorting is not None:
-            ordered = {n: candidate.fix.sorting(prompt) for n, prompt in ordered.items()}
-    searched = Searched(ordered, owners, numbering)
-    # What was thought differs inside conversations; between them it is another conversation.
-    sites, ends = _template_sites(searched)
-    sites = [site for site in sites if site.looks != "thinking"]
-    inside = _session_sites(searched, sites)
-    places = [_candidate(site, searched, prompts, ends) for site in sites]
-    found += _merged(places)
-    found += _merged_inside(inside, searched, prompts)
-    return found
+class Places:
+    """The places of a template's prompts (by number, in the order of time) that vary."""
+
+    def __init__(
+        self, prompts: Mapping[int, Prompt], owners: Sequence[Owner], numbering: Numbering
+    ) -> None:
+        self._prompts = prompts
+        self._orders = list(_orders(prompts, owners))
+        ordered = dict(prompts)
+        for candidate in self._orders:
+            sorting = candidate.fix.sorting
+            if sorting is not None:
+                ordered = {number: sorting(prompt) for number, prompt in ordered.items()}
+        self._searched = Searched(ordered, owners, numbering)
+
+    def of_template(self) -> list[Candidate]:
+        """What differs in text that all of them share."""
+        sites, ends = _template_sites(self._searched)
+        # What was thought differs inside conversations; between them it is another conversation.
+        found = [
+            _candidate(site, self._searched, self._prompts, ends)
+            for site in sites
+            if site.looks != "thinking"
+        ]
+        return [*self._orders, *_merged(found)]
+
+    def of_sessions(self, known: Sequence[Candidate]) -> list[Candidate]:
+        """What differs inside conversations and is none of the known places."""
+        sites = _session_sites(self._searched, known)
+        return _merged_inside(sites, self._searched, self._prompts)
 
 
 def _orders(prompts: Mapping[int, Prompt], owners: Sequence[Owner]) -> Iterator[Candidate]:
@@ -112,16 +126,15 @@ def _template_sites(searched: Searched) -> tuple[list[Site], dict[int, tuple[int
     return sites_of([atoms[n] for n in numbers], numbers, centre, growing=False)
 
 
-def _session_sites(searched: Searched, known: Sequence[Site]) -> list[Site]:
-    """Places inside conversations that are none of the template's own."""
+def _session_sites(searched: Searched, known: Sequence[Candidate]) -> list[Site]:
     atoms = searched.cut(with_answers=True)
     sessions: dict[str, list[int]] = {}
     for number, prompt in searched.prompts.items():
         if prompt.session is not None:
             sessions.setdefault(prompt.session, []).append(number)
     covered: dict[int, list[Piece]] = {}
-    for site in known:
-        for number, pieces in site.pieces.items():
+    for candidate in known:
+        for number, pieces in candidate.pieces.items():
             covered.setdefault(number, []).extend(pieces)
     found: list[Site] = []
     for numbers in sessions.values():
@@ -159,7 +172,8 @@ def _candidate(
     places = {number: pieces[0] for number, pieces in site.pieces.items()}
     targets = {} if frequency == "request" else _targets(ends, searched, prompts)
     fix = Fix(_edits(site, kind, searched, prompts, targets))
-    return Candidate(kind, frequency, site.values, _raw(places, searched, prompts), fix, change)
+    raw = _raw(places, searched, prompts)
+    return Candidate(kind, frequency, site.values, raw, fix, change, pieces=dict(site.pieces))
 
 
 def _targets(
@@ -262,6 +276,10 @@ def _joined(first: Candidate, second: Candidate) -> Candidate:
         values={**second.values, **first.values},
         places={**second.places, **first.places},
         more_places=first.more_places + 1,
+        pieces={
+            number: (*first.pieces.get(number, ()), *second.pieces.get(number, ()))
+            for number in {*first.pieces, *second.pieces}
+        },
     )
 
 

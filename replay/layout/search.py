@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from replay.layout.atoms import Numbering, atoms_of
-from replay.layout.candidates import Candidate, candidates_of
+from replay.layout.candidates import Candidate, Places
 from replay.layout.edits import Fix
 from replay.layout.findings import Finding, Proof, Quote, Report, TemplateReport
 from replay.layout.frequency import Owner
@@ -127,26 +127,35 @@ class _Template:
         return report, lasting
 
     def _worth_it(self, prompt_tokens: int) -> tuple[list[Candidate], list[int]]:
-        """The candidates that are worth mending where all others are, and what each then wins."""
+        """The candidates that are worth mending where all others are, and what each then wins.
+
+        First those of the whole template: what stands inside them is no place of its own.
+        """
         owners = [Owner(each.session, each.user, each.at) for each in self._prompts]
         own = {number: self._prompts[number] for number in self._numbers}
-        candidates = candidates_of(own, owners, self._numbering)
-        candidates.sort(key=lambda each: -each.distinct)
-        candidates = candidates[:_MOST_CANDIDATES]
+        places = Places(own, owners, self._numbering)
+        known, gains = self._sieved(places.of_template(), prompt_tokens)
+        inside = places.of_sessions(known)
+        return self._sieved([*known, *inside], prompt_tokens) if inside else (known, gains)
+
+    def _sieved(
+        self, candidates: Sequence[Candidate], prompt_tokens: int
+    ) -> tuple[list[Candidate], list[int]]:
+        left = sorted(candidates, key=lambda each: -each.distinct)[:_MOST_CANDIDATES]
         while True:
-            gains = self._gains(candidates)
+            gains = self._gains(left)
             least = [
                 max(_LEAST_BLOCKS * self._block_tokens * (each.distinct - 1),
                     _LEAST_RATIO * prompt_tokens)
-                for each in candidates
+                for each in left
             ]  # fmt: skip
             missing = [gain - least[n] for n, gain in enumerate(gains)]
             failing = sorted(n for n in range(len(gains)) if missing[n] < 0)
             if not failing:
-                return candidates, gains
+                return left, gains
             # Mending the wrong place harms others: the worst go first, and the rest is asked again.
             worst = sorted(failing, key=lambda n: missing[n])[: -(-len(failing) // 3)]
-            candidates = [each for n, each in enumerate(candidates) if n not in worst]
+            left = [each for n, each in enumerate(left) if n not in worst]
 
     def _gains(self, candidates: Sequence[Candidate]) -> list[int]:
         fixes = [candidate.fix for candidate in candidates]

@@ -1,9 +1,9 @@
 """An approximate tokenizer: equal text gives equal tokens, whatever stands around it.
 
 It stands in where the tokens of the model are not known. It cuts as byte-pair encoders do (a word
-with the space before it, digits by threes, signs one by one), so that a change of text changes the
-tokens it touches and no others. Counts are near those of real tokenizers for English text and
-scaled to the reported prompt tokens where a log has those.
+with the space before it, digits by threes, signs one by one, the marker of a role whole), so that a
+change of text changes the tokens it touches and no others. Counts are near those of real tokenizers
+for English text and scaled to the reported prompt tokens where a log has those.
 """
 
 import re
@@ -15,7 +15,7 @@ from replay.layout.prompt import Prompt, Segment
 # No token goes on behind line ends, so that lines can be cut one by one.
 _LINE = re.compile(r"[^\r\n]*[\r\n]+|[^\r\n]+")
 _TOKEN = re.compile(
-    r" ?[^\W\d_]{1,6}|\d{1,3}|[\r\n]+|[^\S\r\n]+(?=[^\S\r\n])| ?[^\w\s]|\s|_",
+    r"<\|\w+\|>| ?[^\W\d_]{1,6}|\d{1,3}|[\r\n]+|[^\S\r\n]+(?=[^\S\r\n])| ?[^\w\s]|\s|_",
 )
 
 

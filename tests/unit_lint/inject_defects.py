@@ -11,12 +11,13 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
 from tests.unit_lint.injected_ids import generated_ids, ids_of
-from tests.unit_lint.injected_texts import NAMES, PROFILE, SENTENCES, THOUGHTS, TOOLS
+from tests.unit_lint.injected_texts import PROFILE, SENTENCES, THOUGHTS, TOOLS
+from tests.unit_lint.injected_values import LABELS, START, VALUES, Call, owner
 
 SAMPLE = Path(__file__).parents[3] / "shared/traces/lmcache-agent/raw_text_sample"
 KINDS = (
@@ -29,7 +30,6 @@ _APART_CHARACTERS = 150
 _HEADER_SPACE = 24
 _HEADER = "<|system|>\n"
 _TAG = re.compile(r"</?output>|<returncode>\d+</returncode>")
-_START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 Row = dict[str, object]
 Value = Callable[["Call"], str]
@@ -42,17 +42,6 @@ class Session:
     instructions: str
     task: str
     steps: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request of a log."""
-
-    number: int
-    session: int
-    turn: int
-    user: int
-    at: datetime
 
 
 @dataclass
@@ -108,10 +97,11 @@ def make_log(
     kinds: Sequence[str] | None = None,
     form: str | None = None,
     repaired: bool = False,
+    turns: int = 7,
 ) -> Log:
     """A log of several sessions. The same seed gives the same log; `repaired`: with what is
-    volatile at the end of each prompt, or in one order, as whoever mends the source would do it."""
-    return _Maker(seed, recorded, kinds, form, repaired).log()
+    volatile behind what is shared, or in one order, as whoever mends the source would do it."""
+    return _Maker(seed, recorded, kinds, form, repaired, turns).log()
 
 
 class _Maker:
@@ -122,8 +112,10 @@ class _Maker:
         kinds: Sequence[str] | None,
         form: str | None,
         repaired: bool,
+        turns: int,
     ) -> None:
         self.random = random.Random(seed)
+        self.turns = turns
         self.repaired = repaired
         clean = self.random.random() < 0.2
         count = self.random.choice((1, 1, 2, 3))
@@ -140,6 +132,7 @@ class _Maker:
         self.named_sessions = self.random.random() < 0.6
         self.named_users = self.random.random() < 0.6
         self.calls = self._calls()
+        self.passages = self._passages()
         self.texts = self._texts()
         self.defects = [self._put(kind) for kind in self.kinds]
 
@@ -148,14 +141,23 @@ class _Maker:
         users = {number: number % 3 for number in range(len(self.picked))}
         due = []
         for number, which in enumerate(self.picked):
-            begin = _START + timedelta(days=number // 2, minutes=self.random.randint(0, 40))
-            for turn in range(min(len(self.recorded[which].steps), 7) + 1):
+            begin = START + timedelta(days=number // 2, minutes=self.random.randint(0, 40))
+            for turn in range(min(len(self.recorded[which].steps), self.turns) + 1):
                 begin += timedelta(seconds=self.random.randint(61, 300))
                 due.append((begin, number, turn))
         return [
             Call(number, session, turn, users[session], at)
             for number, (at, session, turn) in enumerate(sorted(due))
         ]
+
+    def _passages(self) -> list[str]:
+        # What is looked up is not what the users of this log say.
+        others = [each for n, each in enumerate(self.recorded) if n not in self.picked]
+        texts = [each.task.partition("PR description:\n")[2] for each in others]
+        texts += [_TAG.sub("", output) for each in others for _, output in each.steps]
+        lines = [line for text in texts for line in text.splitlines() if line.strip()]
+        passages = ["\n".join(lines[n : n + 6]) for n in range(0, len(lines), 6)]
+        return sorted({passage for passage in passages if 150 < len(passage) < 900})
 
     def _texts(self) -> dict[str, str]:
         """Shared text of the log that a defect may be put into."""
@@ -182,10 +184,10 @@ class _Maker:
         shape = self.random.randrange(4)
         salt = self.random.random()
         defect = Defect(kind, frequency)
-        defect.value = lambda call: _VALUES[kind](
-            shape, frequency, call, random.Random(f"{salt} {_owner(frequency, call)}"), self
+        defect.value = lambda call: VALUES[kind](
+            shape, frequency, call, random.Random(f"{salt} {owner(frequency, call)}"), self.passages
         )
-        self._mark(defect, _LABELS[kind][shape])
+        self._mark(defect, LABELS[kind][shape])
         return defect
 
     def _frequencies(self, kind: str) -> list[str]:
@@ -274,7 +276,7 @@ class _Maker:
             if self.repaired:
                 order.sort()
             else:
-                random.Random(f"{salt} {_owner(frequency, call)}").shuffle(order)
+                random.Random(f"{salt} {owner(frequency, call)}").shuffle(order)
             return json.dumps({key: profile[key] for key in order}, indent=indent)
 
         defect.value = shown
@@ -398,7 +400,7 @@ class _Maker:
         if self.repaired:
             tools.sort(key=lambda tool: str(tool["name"]))
             return
-        random.Random(f"{defect.mark} {_owner(defect.frequency, call)}").shuffle(tools)
+        random.Random(f"{defect.mark} {owner(defect.frequency, call)}").shuffle(tools)
         defect.segments |= {f"tools[{number}]" for number in range(len(tools))}
         defect.offsets[call.number] = 0
 
@@ -410,12 +412,13 @@ class _Maker:
         if self.repaired:
             order.sort()
         else:
-            random.Random(f"{salt} {_owner(defect.frequency, call)}").shuffle(order)
+            random.Random(f"{salt} {owner(defect.frequency, call)}").shuffle(order)
         tool["parameters"] = {
             "type": "object",
             "properties": {key: properties[key] for key in order},
         }
-        defect.segments.add(f"tools[{number}].parameters")
+        places = range(len(TOOLS)) if "tool_order" in self.kinds else [int(number)]
+        defect.segments |= {f"tools[{place}].parameters" for place in places}
         defect.offsets[call.number] = 0
 
     # Ids: a small tokenizer of this module's own, whose joins differ as real ones do.
@@ -446,64 +449,3 @@ class _Maker:
             if newest is not None:
                 defect.offsets[call.number], defect.tokens[call.number] = newest
         return row
-
-
-def _owner(frequency: str, call: Call) -> object:
-    return {"session": call.session, "user": call.user, "day": call.at.date()}.get(
-        frequency, call.number
-    )
-
-
-def _clock(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Maker) -> str:
-    at = call.at
-    if frequency == "session":
-        at = _START + timedelta(hours=call.session, seconds=17 * call.session)
-    if frequency == "day":
-        return (f"{at:%Y-%m-%d}", f"{at:%A, %B %d, %Y}", f"{at:%d.%m.%Y}", f"{at:%d %b %Y}")[shape]
-    return (
-        f"{at:%H:%M:%S}", f"{at:%Y-%m-%d %H:%M:%S}", at.isoformat().replace("+00:00", "Z"),
-        f"{at:%A, %d %B %Y at %I:%M:%S %p}",
-    )[shape]  # fmt: skip
-
-
-def _uuid(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Maker) -> str:
-    digits = "".join(rng.choice("0123456789abcdef") for _ in range(32))
-    letters = "".join(rng.choice("0123456789ABCDEFGHJKMNPQRSTVWXYZabcdefghij") for _ in range(14))
-    parted = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    return (parted, digits, f"req_{letters}7x", f"trace-{digits[:16]}")[shape]
-
-
-def _counter(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Maker) -> str:
-    return str((7, 1041, 99_840, 120_034)[shape] + call.number * (1, 1, 3, 2)[shape])
-
-
-def _name(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Maker) -> str:
-    who = call.user if frequency == "user" else call.session
-    return NAMES[(who * 3 + shape) % len(NAMES)]
-
-
-def _retrieved(shape: int, frequency: str, call: Call, rng: random.Random, maker: _Maker) -> str:
-    # What is looked up is not what the users of this log say.
-    others = [each for n, each in enumerate(maker.recorded) if n not in maker.picked]
-    texts = [each.task.partition("PR description:\n")[2] for each in others]
-    texts += [_TAG.sub("", output) for each in others for _, output in each.steps]
-    lines = [line for text in texts for line in text.splitlines() if line.strip()]
-    passages = ["\n".join(lines[n : n + 6]) for n in range(0, len(lines), 6)]
-    passages = sorted({passage for passage in passages if 150 < len(passage) < 900})
-    return "\n".join(rng.sample(passages, min(2, len(passages))))
-
-
-_VALUES = {
-    "clock": _clock,
-    "uuid": _uuid,
-    "counter": _counter,
-    "name": _name,
-    "retrieved": _retrieved,
-}
-_LABELS = {
-    "clock": ("Current time is {}", "Now: {}", "timestamp={}", "Today is {}."),
-    "uuid": ("Request {}", "trace id: {}", "Conversation [{}]", "nonce {}"),
-    "counter": ("Request number {}", "call #{}", "sequence: {}", "You have served {} calls"),
-    "name": ("You are talking to {}", "User: {}", "Customer: {}.", "the operator is {},"),
-    "retrieved": ("Relevant passages:\n{}", "Context: {}", "<documents>\n{}\n</documents>", "{}"),
-}
