@@ -50,6 +50,7 @@ class Memory:
     scopes: list[int] = field(default_factory=list)
     lookups: int = 0
     generation: int = 0
+    until_seconds: float = -np.inf
 
     def __post_init__(self) -> None:
         self.young = Generation(self.begun_seconds, self.lifetimes)
@@ -107,7 +108,12 @@ class Memory:
         return self.begun_seconds + self.limits.horizon_seconds
 
     def turn(self, now: float) -> bool:
-        """Begin a new generation where the younger is old or large enough: was it?"""
+        """Begin a new generation where the younger is old or large enough: was it? After a horizon
+        without traffic nothing of before is known any more."""
+        if now - self.until_seconds >= self.limits.horizon_seconds and len(self.young):
+            self.old, self.young = None, Generation(now, self.lifetimes)
+            self.generation += 2
+            return True
         lasted = now - self.young.begun_seconds >= self.limits.horizon_seconds
         if not lasted and len(self.young) < self.limits.most_blocks // 2:
             return False
@@ -177,6 +183,7 @@ class Memory:
             "scopes": self.scopes,
             "lookups": self.lookups,
             "generation": self.generation,
+            "until": self.until_seconds,
             "young_begun": self.young.begun_seconds,
             "old_begun": None if self.old is None else self.old.begun_seconds,
         }
@@ -190,6 +197,7 @@ class Memory:
         memory.watches = [Watch(**watch) for watch in kept["watches"]]
         memory.deployments = list(kept["deployments"])
         memory.lookups, memory.generation = int(kept["lookups"]), int(kept["generation"])
+        memory.until_seconds = float(kept["until"])
         memory.young = Generation(float(kept["young_begun"]), lifetimes)
         if kept["old_begun"] is not None:
             memory.old = Generation(float(kept["old_begun"]), lifetimes)

@@ -102,6 +102,7 @@ class CauseStream:
         memory = self.memory
         traffic, fleet = self._numbered(span)
         columns = [Columns.of(traffic, rule, fleet) for rule in span.rules]
+        turned = memory.turn(span.since_seconds)
         remembered = memory.remembered_seconds(span.since_seconds)
         memory.meet(span.deployments, span.scopes)
         keys = SpanKeys.of(columns[0], span.deployments, span.scopes)
@@ -112,10 +113,10 @@ class CauseStream:
         crossed = [Crossing(memory, keys, history, span).of(each) for each in columns]
         sources = [Sources(each, history) for each in columns]
         causes = [named(each) for each in sources]
-        turned = memory.turn(span.since_seconds)
         left = Keeper(memory, keys, sources, span, self.blocks, self.answers).keep()
         self.blocks, self.answers = left.blocks, left.answers
         memory.lookups += len(traffic)
+        memory.until_seconds = span.until_seconds
         for replica in fleet.resets.replica[fleet.resets.seconds > BEGUN_SECONDS].tolist():
             memory.resets[replica] += 1
         generation, warm = memory.generation, memory.warm_seconds

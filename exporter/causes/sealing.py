@@ -58,6 +58,8 @@ _COMING = """
 
 @dataclass(frozen=True)
 class _Span:
+    """Minutes that are sealed together, from the first one with rows on."""
+
     since: datetime
     until: datetime
     has_chains: bool
@@ -134,7 +136,7 @@ class Sealer:
             table = _rows(cursor, counted, live_seconds)
         state.unnamed.take(cursor, counted, span.until, self._settings.horizon_days)
         if len(table):
-            rows = RowSpan(table, state.sealed, span.until, _resets(cursor, state, span))
+            rows = RowSpan(table, span.since, span.until, _resets(cursor, state, span))
             parts = list(named_parts(state, rows, self._settings))
         state.sealed, state.batch = span.until, newest
         live, crossed = LiveMissed(self._store.counters), list[dict[EngineKey, int]]()
@@ -197,7 +199,8 @@ def _spans(
             yield _Span(state.sealed, state.sealed, True)
         return
     minutes = cursor.execute(_MINUTES, {"since": state.sealed, "until": until}).fetchall()
-    since, rows, hashes, has_chains = state.sealed, 0, 0, bool(late)
+    since = minutes[0][0] if minutes else state.sealed
+    rows, hashes, has_chains = 0, 0, bool(late)
     for minute, chains, more in minutes:
         if rows and (hashes + more > _SPAN_HASHES or rows + chains > _SPAN_ROWS):
             yield _Span(since, minute, has_chains)
@@ -205,7 +208,7 @@ def _spans(
         rows, hashes = rows + chains, hashes + more
         has_chains |= chains > 0
     if minutes or late:
-        yield _Span(since, minutes[-1][0] + _MINUTE if minutes else since, has_chains)
+        yield _Span(since, minutes[-1][0] + _MINUTE if minutes else state.sealed, has_chains)
 
 
 def _rows(

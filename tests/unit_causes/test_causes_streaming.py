@@ -229,8 +229,8 @@ def test_without_room_the_horizon_is_shorter_and_says_so() -> None:
         found = stream.take(span([chain], 60 * minute, 60 * minute + 60))
         assert stream.memory.blocks <= 8
     assert found.remembered_seconds < 200.0
-    # Of the first minute nothing is known any more, of the one before the last it is.
-    assert tokens_of(stream.take(span([[41, 42, 43, 44]], 360, 420)))["evicted"] == 64
+    # Of the first minute nothing is known any more, of the last it is.
+    assert tokens_of(stream.take(span([[51, 52, 53, 54]], 360, 420)))["evicted"] == 64
     assert tokens_of(stream.take(span([[1, 2, 3, 4]], 420, 480)))["new"] == 64
 
 
