@@ -14,6 +14,7 @@ from replay.layout.findings import Finding, Proof, Quote, Report, TemplateReport
 
 _VALUE_CHARACTERS = 60
 _CONTEXT_CHARACTERS = 28
+_LEAST_REQUESTS = 2
 _WORDS = {
     "request": "with every request", "session": "with every session", "user": "with every user",
     "day": "with every day", "once": "once",
@@ -141,7 +142,7 @@ def _print_finding(
     lines = [shown(quote) for quote in finding.quotes] if quotes else []
     lines += [Text(finding.suggestion), Text.assemble(*_gain(finding, report))]
     for line in lines:
-        console.print(Padding(line, (0, 0, 0, 4)))
+        console.print(Padding(line, (0, 0, 0, 4), expand=False))
     console.print()
 
 
@@ -195,6 +196,11 @@ def _print_together(console: Console, report: Report, findings: int) -> None:
 
 
 def _notes(report: Report, log: PromptLog) -> Iterator[str]:
+    if report.requests < _LEAST_REQUESTS:
+        yield (
+            f"{report.requests} request shows nothing that changes: give several of the same "
+            "template, in the order they came"
+        )
     if report.unknown_joins:
         yield (
             f"{report.unknown_joins:,} answers come back as equal text; token identity unknown: "
