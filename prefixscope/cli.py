@@ -36,6 +36,7 @@ COMMANDS = {
     "lint": (EXPLAIN, "lint"),
     "export": (WHAT_IF, "export"),
     "curve": (WHAT_IF, "curve"),
+    "replay": (WHAT_IF, "replay"),
     "geometry": (WHAT_IF, "plan"),
     "doctor": (OPERATE, "doctor"),
     "names": (OPERATE, "names"),

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exporter.errors import PrefixscopeError
+from prefixscope.commands import trace_options
 from prefixscope.commands.options import messages
 from prefixscope.tables import Column, formatter, print_rows, terminal
-from prefixscope.trace_file import MILLISECONDS, TraceFile, read_trace
+from prefixscope.trace_file import TraceFile, read_trace
 from replay.geometry import KV_DTYPES, kv_geometry
 from replay.model_config import UnknownGeometry
 from replay.rules import RULES
@@ -23,8 +24,6 @@ from replay.rules import RULES
 if TYPE_CHECKING:
     from replay.curve import Curve
 
-RULE_NAMES = ("full", "partial")
-UNITS = {"ms": MILLISECONDS, "s": 1.0}
 _GIB = 1 << 30
 # What counts as nearly as good as an unlimited cache.
 _NEARLY_ALL = 0.95
@@ -42,31 +41,19 @@ Row = dict[str, int | float | None]
 
 
 def curve(
-    traces: Annotated[
-        list[Path],
-        typer.Argument(metavar="TRACE...", help="A trace of hash ids, in one file or several."),
-    ],
+    traces: trace_options.Traces,
     capacity_blocks: Annotated[
         str | None,
         typer.Option(help="Capacities to show: N,N,…", show_default="some"),
     ] = None,
-    rule: Annotated[
-        str,
-        typer.Option(help=f"How the cache counts: {', '.join(RULE_NAMES)}."),
-    ] = "full",
-    block_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tokens a hash id stands for.", show_default="as the rows fit"),
-    ] = None,
-    unit: Annotated[str, typer.Option(help="Of the trace's times: ms or s.")] = "ms",
+    rule: trace_options.Rule = "full",
+    block_tokens: trace_options.BlockTokens = None,
+    unit: trace_options.Unit = "ms",
     replicas: Annotated[
         int,
         typer.Option(min=1, help="Request i goes to replica i mod N; capacities are of each."),
     ] = 1,
-    warm_up: Annotated[
-        float,
-        typer.Option(min=0.0, max=0.99, help="Share of the requests that only warm the cache."),
-    ] = 0.0,
+    warm_up: trace_options.WarmUp = 0.0,
     config: Annotated[
         Path | None, typer.Option(help="config.json of the model, to tell GiB.")
     ] = None,
@@ -83,10 +70,10 @@ def curve(
 
     Example: prefixscope curve trace.jsonl.gz --capacity-blocks 10000,50000 --config config.json
     """
-    _check(rule, unit)
+    trace_options.check_words(rule, unit)
     wanted = _capacities(capacity_blocks)
     token_bytes = _token_bytes(config, kv_dtype)
-    trace = read_trace(traces, block_tokens, UNITS[unit])
+    trace = read_trace(traces, block_tokens, trace_options.UNITS[unit])
     messages().print(trace.words(), style="dim", markup=False)
     found = _curve(trace, rule, replicas, warm_up)
     sizes = wanted or _usual_capacities(found.enough_blocks)
@@ -97,12 +84,6 @@ def curve(
         _write_csv(shown.rows(sizes))
     else:
         _print(shown, sizes)
-
-
-def _check(rule: str, unit: str) -> None:
-    for name, given, known in (("--rule", rule, RULE_NAMES), ("--unit", unit, tuple(UNITS))):
-        if given not in known:
-            raise typer.BadParameter(f"unknown {name} {given!r}; known: {', '.join(known)}")
 
 
 def _capacities(text: str | None) -> list[int]:

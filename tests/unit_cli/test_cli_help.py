@@ -30,6 +30,7 @@ COMMANDS = (
     "report",
     "attribute",
     "curve",
+    "replay",
     "geometry",
     "doctor",
     "names",

@@ -1,0 +1,161 @@
+"""`replay`: recorded traffic once more, with caching off, on, and behind other routers."""
+
+import json
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from exporter.errors import PrefixscopeError
+from prefixscope.commands import trace_options
+from prefixscope.commands.options import messages
+from prefixscope.replay_output import as_json, print_experiment
+from prefixscope.trace_file import read_trace
+from replay.clock import Clock, Tier
+from replay.rules import RULES
+
+if TYPE_CHECKING:
+    from replay.prompts import Prompts
+
+_USUAL_ARMS = "off,round-robin,least-loaded,sticky,bounded-load,scored"
+# Prompts that arrive so many times faster than they could be computed: a wrong unit of time.
+_ABSURD_LOAD = 50.0
+
+
+class ReplayOutput(StrEnum):
+    """How the arms are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def replay(
+    traces: trace_options.Traces,
+    replicas: Annotated[int, typer.Option(min=1, help="How many serve the traffic.")] = 4,
+    capacity_blocks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Blocks each replica's memory holds.", show_default="never full"),
+    ] = None,
+    capacity_tokens: Annotated[
+        int | None, typer.Option(min=1, help="The same in tokens.", show_default="never full")
+    ] = None,
+    arms: Annotated[str, typer.Option(help="Which, as a list; all: every one.")] = _USUAL_ARMS,
+    rule: trace_options.Rule = "full",
+    block_tokens: trace_options.BlockTokens = None,
+    unit: trace_options.Unit = "ms",
+    untimed: Annotated[
+        bool, typer.Option("--untimed", help="By order of requests alone, without a clock.")
+    ] = False,
+    speed: Annotated[
+        float, typer.Option(min=0.001, help="Arrivals so many times as fast as recorded.")
+    ] = 1.0,
+    prefill_speed: Annotated[
+        float, typer.Option(min=1.0, help="Prompt tokens a replica computes in a second.")
+    ] = 20_000.0,
+    prefill_overhead: Annotated[
+        float, typer.Option(min=0.0, help="Milliseconds of each prefill beside that.")
+    ] = 0.0,
+    decode_time: Annotated[
+        float, typer.Option(min=0.0, help="Milliseconds of each generated token.")
+    ] = 20.0,
+    most_running: Annotated[int, typer.Option(min=1, help="Requests at once a replica.")] = 256,
+    summary_lag: Annotated[
+        float, typer.Option(help="Seconds until routers know what is cached; -1: they guess.")
+    ] = 0.0,
+    host_blocks: Annotated[
+        int, typer.Option(min=0, help="Blocks of host memory below each replica's own.")
+    ] = 0,
+    host_speed: Annotated[
+        float, typer.Option(min=1.0, help="Tokens of KV that come back from there in a second.")
+    ] = 200_000.0,
+    prefix_blocks: Annotated[
+        int, typer.Option(min=1, help="Leading blocks that make the key of a sticky router.")
+    ] = 2,
+    slack: Annotated[
+        float, typer.Option(min=1.0, help="Bounded load: times the mean load a replica may have.")
+    ] = 1.25,
+    load_weight: Annotated[
+        float, typer.Option(min=0.0, help="Scored: a token of load counts as so many uncached.")
+    ] = 1.0,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of each replica.")] = 1,
+    warm_up: trace_options.WarmUp = 0.0,
+    seed: Annotated[int, typer.Option(help="Of random routing and of intervals.")] = 1,
+    as_: Annotated[
+        ReplayOutput, typer.Option("--output", help="How to write it.")
+    ] = ReplayOutput.TABLE,
+) -> None:
+    """Replay a trace with caching off, on, and on behind cache-aware routers: what would be won.
+
+    Times follow from the speeds given here; every assumption stands above the figures.
+
+    Example: prefixscope replay trace.jsonl.gz --replicas 4 --capacity-blocks 5000
+    """
+    trace_options.check_words(rule, unit)
+    if capacity_blocks is not None and capacity_tokens is not None:
+        raise typer.BadParameter("give --capacity-blocks or --capacity-tokens, not both")
+    wanted = _arms(arms)
+    trace = read_trace(traces, block_tokens, trace_options.UNITS[unit])
+    messages().print(trace.words(), style="dim", markup=False)
+    size = trace.prompts.block_tokens
+    if capacity_tokens is not None:
+        capacity_blocks = max(capacity_tokens // size, 1)
+    clock = Clock(
+        prefill_tokens_per_second=prefill_speed,
+        prefill_overhead_seconds=prefill_overhead / 1e3,
+        decode_seconds_per_token=decode_time / 1e3,
+        most_running=most_running,
+        summary_lag_seconds=summary_lag if summary_lag >= 0 else None,
+    )
+    prompts = replace(trace.prompts, arrived=trace.prompts.arrived / speed)
+    if not untimed:
+        _check_load(prompts, clock, replicas, trace.name)
+    from replay.arms import PLAIN  # noqa: PLC0415 - compiled code
+    from replay.experiment import Setting, experiment  # noqa: PLC0415
+    from replay.routers import Router  # noqa: PLC0415
+
+    setting = Setting(
+        arms=wanted,
+        rule=RULES[rule].of_blocks(size),
+        replicas=replicas,
+        capacity_blocks=capacity_blocks,
+        router=Router(
+            name=PLAIN, prefix_blocks=prefix_blocks, slack=slack, load_weight=load_weight,
+            seed=seed,
+        ),
+        clock=None if untimed else clock,
+        tier=_tier(host_blocks, host_speed),
+        warm_up_requests=int(warm_up * len(prompts)),
+    )  # fmt: skip
+    found = experiment(prompts, setting)
+    if as_ is ReplayOutput.JSON:
+        print(json.dumps(as_json(found, gpus), indent=2))
+    else:
+        print_experiment(found, gpus)
+
+
+def _tier(blocks: int, tokens_per_second: float) -> Tier | None:
+    if not blocks:
+        return None
+    return Tier(name="host", capacity_blocks=blocks, tokens_per_second=tokens_per_second)
+
+
+def _arms(text: str) -> tuple[str, ...]:
+    from replay.arms import ARMS  # noqa: PLC0415 - compiled code, not needed by --help
+
+    if text == "all":
+        return ARMS
+    names = [name.strip() for name in text.split(",")]
+    return tuple(dict.fromkeys(trace_options.known_one(name, "--arms", ARMS) for name in names))
+
+
+def _check_load(prompts: "Prompts", clock: Clock, replicas: int, name: str) -> None:
+    """Refuse times that can only be of another unit."""
+    span = float(prompts.arrived[-1])
+    needed = int(prompts.prompt_tokens.sum()) / clock.prefill_tokens_per_second / replicas
+    if len(prompts) > 1 and needed > _ABSURD_LOAD * max(span, 1.0):
+        raise PrefixscopeError(
+            f"{name}: {len(prompts):,} requests arrive within {span:,.1f} s and {replicas} replicas"
+            f" need {needed:,.0f} s to compute them: is the unit of time another one (--unit s)?"
+            " Else give more --replicas, a lower --speed, or --untimed"
+        )
