@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from exporter.blocks.order import Heard as Place
 from exporter.blocks.order import Order, digest
 from exporter.blocks.stays import StayReader
 from exporter.blocks.wire import BadBatch, Decoder
+from exporter.causes.sealing import reset_moments
 from exporter.sources.events.recorded_lines import read_recorded
 from exporter.sources.packed import open_input
 from exporter.sources.pages import target_name
@@ -19,9 +19,6 @@ from prefixscope.loading import open_file
 from replay.columns import Fleet
 from replay.residency import replicas_by_events
 from replay.traffic import Flags, Moments, Numbers, Stays, Traffic
-
-# Of a store's resets those that emptied no cache: its state was given up, not its blocks.
-_NO_RESET = "lost_events"
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,7 @@ class Heard:
 
 def told_resets(table: pa.Table) -> Heard:
     """From an answer of `block_resets`."""
-    rows = [
-        (row["replica"], row["ts"].replace(tzinfo=UTC).timestamp())
-        for row in table.to_pylist()
-        if row["reason"] != _NO_RESET and row["tier"] in ("", "device")
-    ]
+    rows = reset_moments(table)
     names = tuple(dict.fromkeys(name for name, _ in rows))
     return Heard(names, Moments.of([(names.index(name), moment) for name, moment in rows]))
 

@@ -15,11 +15,12 @@ from exporter.sources.formats import FORMATS
 from prefixscope.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
 from prefixscope.audit_output import Audits
 from prefixscope.chain_window import Chains, Room, Window, ask_chains, free_bytes
-from prefixscope.client import WrongQuestion, connect
+from prefixscope.client import Answers, WrongQuestion, connect
 from prefixscope.commands import options
 from prefixscope.file_rows import rows_of_files
 from prefixscope.heard import Heard, told_resets
 from prefixscope.output import Output
+from prefixscope.sealed_beside import beside_sealed
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, prompt_reader
 from prefixscope.waterfall_output import write
 from queries import registry
@@ -156,6 +157,8 @@ def attribute(
             _say_unused(chains, heard, replicas, router)
             audits = _audits(chains.table, isolation, routing, audit)
             found = _explained(chains, assumed, heard, by, window, audits)
+            if assumed == Assumed() and not found.is_modelled:
+                _say_sealed(answers, window, found)
     if left_out := write(found, by, as_, audits):
         options.messages().print(f"{left_out} more columns with --output json", style="dim")
 
@@ -207,6 +210,16 @@ def _say_unused(chains: Chains, heard: Heard, replicas: int | None, router: str 
                      "there only earlier counts as new")  # fmt: skip
     for note in notes:
         options.messages().print(note, style="dim", markup=False)
+
+
+def _say_sealed(answers: Answers, window: Window, found: Waterfall) -> None:
+    """By how much the sums that were kept differ. An older exporter keeps none."""
+    try:
+        line = beside_sealed(answers, window, found.total)
+    except WrongQuestion:
+        return
+    if line is not None:
+        options.messages().print(line, style="dim", markup=False)
 
 
 def _check_events(table: pa.Table, heard: Heard) -> None:

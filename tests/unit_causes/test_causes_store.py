@@ -405,7 +405,7 @@ def test_merging_rows_of_a_key_changes_no_sum(store: Store) -> None:
         assert store.cursor().execute(repeated).fetchall() == []
 
 
-def test_t65_no_token_id_and_no_salt_is_kept_with_causes(tmp_path: Path) -> None:
+def test_no_token_id_and_no_salt_is_kept_with_causes(tmp_path: Path) -> None:
     canary = 987_654_321
     folder = tmp_path / "store"
     store = Store.open(folder, SMALL)
