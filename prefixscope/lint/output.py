@@ -12,8 +12,10 @@ from prefixscope.lint.reading import PromptLog
 from replay.layout.against import Comparison, Parting
 from replay.layout.findings import Finding, Proof, Quote, Report, TemplateReport
 
-_VALUE_CHARACTERS = 60
-_CONTEXT_CHARACTERS = 28
+# Of a quoted line; the value gets half of it, what stands around it the rest.
+_MOST_CHARACTERS = 110
+_MARKS = 6
+_INDENT = 4
 _LEAST_REQUESTS = 2
 _WORDS = {
     "request": "with every request", "session": "with every session", "user": "with every user",
@@ -133,16 +135,17 @@ def _print_finding(
     console: Console, number: int, finding: Finding, report: Report, quotes: bool
 ) -> None:
     index = scaled(finding.token_index, report)
-    more = f" and {finding.more_places:,} more" if finding.more_places else ""
+    more = f" and {finding.more_places:,} more places" if finding.more_places else ""
     console.print(Text.assemble(
         (f"{number:>2}  ", "dim"), (finding.kind, "bold yellow"),
         f" changes {_WORDS[finding.frequency]}: ", (finding.segment, "bold"),
         f", token {index:,}{more}",
     ))  # fmt: skip
-    lines = [shown(quote) for quote in finding.quotes] if quotes else []
+    room = console.width - _INDENT
+    lines = [shown(quote, room) for quote in finding.quotes] if quotes else []
     lines += [Text(finding.suggestion), Text.assemble(*_gain(finding, report))]
     for line in lines:
-        console.print(Padding(line, (0, 0, 0, 4), expand=False))
+        console.print(Padding(line, (0, 0, 0, _INDENT), expand=False))
     console.print()
 
 
@@ -153,21 +156,22 @@ def _gain(finding: Finding, report: Report) -> Iterator[str | tuple[str, str]]:
         yield f"{lost:,} tokens were computed again{f'; warm by {warm}' if warm else ''}"
         return
     proof = finding.alone
-    yield f"{finding.parted_ratio:.0%} of requests part here · mended alone "
+    yield f"{finding.parted_ratio:.0%} of requests part here · mended alone: "
     yield f"{proof.before_ratio:.1%} → "
     yield (f"{proof.after_ratio:.1%}", "bold green" if proof.won_tokens > 0 else "")
     if len(report.findings) > 1:
         share = finding.won_tokens / max(report.together.prompt_tokens, 1)
-        yield f" · worth {share:.1%} of prompt tokens once the rest is mended"
+        yield f" · with the rest: {100 * share:+.1f} points"
 
 
-def shown(quote: Quote) -> Text:
-    """One line of the user's own text, the volatile part marked."""
-    before = _line(quote.before)[-_CONTEXT_CHARACTERS:]
+def shown(quote: Quote, room: int) -> Text:
+    """One line of the user's own text, the volatile part marked, in so many characters."""
+    room = max(min(room, _MOST_CHARACTERS) - _MARKS, 2 * _MARKS)
     value = _line(quote.value)
-    if len(value) > _VALUE_CHARACTERS:
-        value = f"{value[:_VALUE_CHARACTERS]}…"
-    behind = _line(quote.behind)[:_CONTEXT_CHARACTERS]
+    if len(value) > room // 2:
+        value = f"{value[: room // 2 - 1]}…"
+    around = (room - len(value)) // 2
+    before, behind = _line(quote.before)[-around:], _line(quote.behind)[:around]
     return Text.assemble((f"…{before}" if before else "", "dim"), (f"«{value}»", "yellow"),
                          (f"{behind}…" if behind else "", "dim"))  # fmt: skip
 
@@ -237,4 +241,4 @@ def _print_parting(console: Console, parting: Parting | None, report: Report, qu
     console.print(f"  parts first             {parting.segment} token {index:,}", markup=False)
     if quotes:
         for sign, quote in zip("-+", parting.quotes, strict=False):
-            console.print(Text(f"    {sign} ") + shown(quote), soft_wrap=True)
+            console.print(Text(f"    {sign} ") + shown(quote, console.width - 6), soft_wrap=True)

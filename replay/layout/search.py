@@ -19,7 +19,7 @@ from replay.layout.tokens import Tokenizer
 _LEAST_BLOCKS = 2
 _LEAST_RATIO = 0.001
 _MOST_CANDIDATES = 40
-_QUOTED_CHARACTERS = 32
+_QUOTED_CHARACTERS = 60
 
 
 def search(
@@ -54,7 +54,8 @@ def search(
         together = _proof(ids.run(), ids.run((), joins.mended), range(len(every)))
     reports.sort(key=lambda report: -report.prompt_tokens)
     return Report(
-        tuple(reports), len(prompts), len(every), block_tokens, capacity_blocks, known,
+        tuple(reports), len(prompts), len(every), block_tokens, capacity_blocks,
+        known and not fixes,
         scale_of(every, tokenizer), all(p.at is not None for p in every), joins.unknown, together,
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ def test_a_finding_is_told_with_place_proof_and_state_3(cli: Cli, tmp_path: Path
     assert "clock changes with every request: system[0], token" in done.out
     assert "«09:00:10»" in done.out
     assert "«09:01:11»" in done.out
-    assert "mended alone 0.0% →" in done.out
+    assert "mended alone: 0.0% →" in done.out
     # Not on a terminal: no text unless it is asked for.
     quiet = cli("lint", log)
     assert quiet.status == 3
