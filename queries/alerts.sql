@@ -38,6 +38,7 @@ WITH rest AS (
     UNION ALL BY NAME FROM alert_regret(getvariable('until')::TIMESTAMP)
     UNION ALL BY NAME FROM alert_offload(getvariable('until')::TIMESTAMP)
     UNION ALL BY NAME FROM alert_outliers(getvariable('until')::TIMESTAMP)
+    UNION ALL BY NAME FROM alert_crossed(getvariable('until')::TIMESTAMP)
     UNION ALL BY NAME FROM alert_resets(getvariable('until')::TIMESTAMP)
     UNION ALL BY NAME FROM alert_targets(getvariable('until')::TIMESTAMP)
     UNION ALL BY NAME FROM alert_lag(getvariable('until')::TIMESTAMP)
@@ -76,7 +77,11 @@ heard AS (
         EXISTS (FROM engine_own WHERE ts <= moment AND ts > moment - INTERVAL 1 DAY) AS pages_came,
         EXISTS (FROM block_minutes WHERE minute < moment AND minute > moment - INTERVAL 1 DAY)
             AS events_came,
-        EXISTS (FROM targets) AS targets_known
+        EXISTS (FROM targets) AS targets_known,
+        EXISTS (
+            FROM cross_scope_minutes
+            WHERE minute <= moment AND minute > moment - INTERVAL 1 DAY AND checked_requests > 0
+        ) AS scopes_checked
     FROM asked
 ),
 
@@ -87,6 +92,7 @@ stated AS (
             WHEN name IN ('PrefixcachePeakHitDrop', 'PrefixcacheHitDrop') THEN rows_came OR pages_came
             WHEN name IN ('PrefixscopeTargetDown', 'PrefixscopeMetricMissing') THEN targets_known
             WHEN name = 'PrefixcacheEvictionRegret' THEN events_came
+            WHEN name = 'PrefixcacheCrossScopeReuse' THEN scopes_checked
             WHEN name = 'PrefixcacheResetStorm' THEN pages_came OR events_came
             WHEN name IN (
                 'PrefixcacheHitsFrozen', 'PrefixcacheKvSaturated', 'PrefixcacheReplicaOutlier',

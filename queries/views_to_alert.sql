@@ -17,6 +17,7 @@ CREATE OR REPLACE MACRO alert_holds_seconds(wanted) AS MAP {
     'PrefixcacheReplicaOutlier': 2700,
     'PrefixcacheStaleReuse': 3600,
     'PrefixcacheStaleReuseLikely': 3600,
+    'PrefixcacheCrossScopeReuse': 3600,
     'PrefixcacheResetStorm': 3600,
     'PrefixscopeTargetDown': 300,
     'PrefixscopeMetricMissing': 1800,
@@ -35,6 +36,7 @@ CREATE OR REPLACE MACRO alert_threshold(wanted) AS MAP {
     'PrefixcacheReplicaOutlier': 0.5::DOUBLE,
     'PrefixcacheStaleReuse': 0::DOUBLE,
     'PrefixcacheStaleReuseLikely': 0::DOUBLE,
+    'PrefixcacheCrossScopeReuse': 100::DOUBLE,
     'PrefixcacheResetStorm': 3::DOUBLE,
     'PrefixscopeTargetDown': 0::DOUBLE,
     'PrefixscopeMetricMissing': 1::DOUBLE,
@@ -92,6 +94,10 @@ FROM (VALUES
     (
         'PrefixcacheStaleReuseLikely', 'ticket',
         'KV may have been reused that was written under another model or engine version'
+    ),
+    (
+        'PrefixcacheCrossScopeReuse', 'ticket',
+        'A replica reuses what another scope computed'
     ),
     (
         'PrefixcacheResetStorm', 'ticket',
@@ -392,6 +398,24 @@ SELECT
     || '. The question stale_reuse has the evidence.' AS description
 FROM (SELECT model, reason, max(tokens) AS tokens FROM found GROUP BY ALL)
 WHERE reason NOT IN ('engine_start', 'before_log');
+
+-- By the minutes that were sealed: of live rows and of those that came late.
+CREATE OR REPLACE MACRO alert_crossed(asked_at) AS TABLE
+SELECT
+    'PrefixcacheCrossScopeReuse' AS alert, model, replica, since, tokens AS value,
+    'At least ' || said_count(tokens) || ' cached tokens within an hour had been computed in another '
+    || 'scope and not in the request''s own. The question cross_scope_reuse has them by tenant.'
+        AS description
+FROM (
+    SELECT
+        coalesce(model, '') AS model, coalesce(replica, '') AS replica,
+        min(minute) FILTER (reused_at_least_tokens > 0) AS since,
+        sum(reused_at_least_tokens) AS tokens
+    FROM cross_scope_minutes
+    WHERE minute > asked_at - INTERVAL 1 HOUR AND minute <= asked_at
+    GROUP BY ALL
+)
+WHERE tokens >= alert_threshold('PrefixcacheCrossScopeReuse');
 
 -- Where events tell of a replica they tell of its resets, else its page does.
 CREATE OR REPLACE MACRO alert_resets(asked_at) AS TABLE

@@ -6,6 +6,7 @@ from pathlib import Path
 from exporter.collector import Collector, Inputs
 from exporter.drops import Drop, DropSettings, judge
 from exporter.engine_totals import EngineTotals
+from exporter.isolation.crossed import CrossedTotals
 from exporter.records import EngineSample
 from exporter.store.samples import TargetRow
 from exporter.store.store import Store
@@ -22,11 +23,12 @@ BLOCKS = 250
 
 def full_pages(folder: Path) -> list[bytes]:
     """Two pages, before and after traffic, of an exporter that lives through everything at once:
-    rejects, a drop, a target that is down, a replica that evicts and moves blocks, stale reuse."""
+    rejects, a drop, a target that is down, a replica that evicts and moves blocks, stale reuse,
+    reuse across scopes."""
     drops = _drops(folder / "weeks")
     store = Store.open(folder / "store", SMALL)
     try:
-        engines, events = EngineTotals(), Listener(chains=True)
+        engines, events, crossed = EngineTotals(), Listener(chains=True), CrossedTotals()
         collector = Collector(
             Inputs(
                 counters=store.counters.snapshot,
@@ -40,6 +42,7 @@ def full_pages(folder: Path) -> list[bytes]:
                 verdicts=lambda: Verdicts(
                     {("tiny", "host"): 0}, {("tiny", "adapter"): 16, ("tiny", "unaccounted"): 16}
                 ),
+                crossed=crossed.snapshot,
                 external_url="https://cache.example.org",
                 judged=lambda: {"drops": NOW, "verdicts": NOW},
             )
@@ -49,6 +52,7 @@ def full_pages(folder: Path) -> list[bytes]:
             _put_requests(store, step)
             engines.add([_sample(step, replica) for replica in ("pod", "pod-2")])
             _put_events(events)
+            crossed.add({("tiny", "pod"): 2000})
             pages.append(collector.render(openmetrics=False))
         return pages
     finally:

@@ -557,6 +557,36 @@ def test_stale_kv_pages_and_what_only_may_be_stale_does_not(
     )  # fmt: skip
 
 
+def test_reuse_across_scopes(told: Told, ask: Ask, cursor: duckdb.DuckDBPyConnection) -> None:
+    """99 tokens within the hour are silent, 100 are not; without a request that was checked nobody
+    can tell."""
+
+    def put(minutes: int, replica: str, checked: int, tokens: int) -> None:
+        cursor.execute(
+            "INSERT INTO cross_scope_minutes BY NAME SELECT $minute AS minute, 'm' AS model,"
+            " $replica AS replica, true AS found, $checked AS checked_requests,"
+            " 0 AS checked_cached_tokens, 1 AS reused_requests, $tokens AS reused_at_least_tokens,"
+            " $tokens AS reused_at_most_tokens, 0 AS cannot_tell_requests, 0 AS cannot_tell_tokens",
+            {"minute": naive(MONDAY + timedelta(minutes=minutes)), "replica": replica,
+             "checked": checked, "tokens": tokens},
+        )  # fmt: skip
+
+    def state() -> str:
+        (row,) = [r for r in ask(all=1) if r["alert"] == "PrefixcacheCrossScopeReuse"]
+        return str(row["state"])
+
+    put(20, "young", 0, 0)
+    assert state() == "unknown"
+    put(-61, "r", 1, 5000)
+    put(10, "r", 1, 60)
+    put(30, "r", 1, 39)
+    assert state() == "inactive"
+    put(40, "r", 1, 1)
+    row = one(told("crossed"), "PrefixcacheCrossScopeReuse")
+    assert (row["model"], row["replica"], row["value"]) == ("m", "r", 100)
+    assert row["since"] == "2026-11-30T10:10:00Z"
+
+
 def test_alerts_of_one_model(ask: Ask, cursor: duckdb.DuckDBPyConnection) -> None:
     for name in ("m", "n"):
         for minutes in (0, 10, 20):
