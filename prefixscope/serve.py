@@ -57,6 +57,8 @@ GRACE_SECONDS = 10
 # A shipper whose connection is closed just as it posts may lose its batch: LiteLLM posts every 5 s
 # and does not send again. So it is the client that ends an idle connection (Go's after 90 s).
 IDLE_CONNECTION_SECONDS = 120
+# How long it is remembered what caches held: minutes are sealed two minutes late.
+HELD_FOR = timedelta(minutes=6)
 # How long a scrape of /metrics waits for the writer before it shows what is counted so far.
 FOLD_PATIENCE_SECONDS = 0.1
 
@@ -131,7 +133,7 @@ def running(settings: Settings) -> Iterator[Running]:
         totals.restore(store.cursor())
         targets = settings.scrape.targets
         live_window = timedelta(seconds=settings.store.live_window_seconds)
-        tracker = Tracker(store.key, live_window=live_window)
+        tracker = Tracker(store.key, live_window=live_window, remember=HELD_FOR)
         tracker.restore(known_streams(store))
 
         def sampled(samples: Sequence[EngineSample]) -> None:
@@ -152,7 +154,7 @@ def running(settings: Settings) -> Iterator[Running]:
         prices = ModelPrices(store, settings.prices)
         events = _events(store, tracker, settings.events, [scraper, *sources])
         drops, verdicts = DropWatch(store, settings.drops), VerdictWatch(store)
-        causes = CauseWatch(store, settings.causes)
+        causes = CauseWatch(store, settings.causes, tracker.held_since)
         workers: list[Worker] = [
             *(Housekeeping(store, prices), drops, verdicts, LayoutWatch(store), scraper),
             causes,

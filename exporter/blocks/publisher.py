@@ -38,10 +38,16 @@ class Publisher:
     """Counts of batches, and the rows of one publisher under the name `replica`, which the
     tracker gives: it depends on which ranks are heard."""
 
-    def __init__(self, stream: StreamName, chains: Chains | None, live_seconds: float) -> None:
+    def __init__(
+        self,
+        stream: StreamName,
+        chains: Chains | None,
+        live_seconds: float,
+        remember_seconds: float = 0.0,
+    ) -> None:
         self.stream = stream
         self.order = Order()
-        self.tiers = Tiers(chains, live_seconds)
+        self.tiers = Tiers(chains, live_seconds, remember_seconds)
         self.rank = stream.rank
         self.first_heard: datetime | None = None
         self.last_heard: datetime | None = None

@@ -7,6 +7,7 @@ lost hands its last use on to its parent, instead of every block touching all be
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -28,11 +29,14 @@ class Residency:
     `named`: whether blocks have names of our own. Operations gather in `pending` and are applied
     by `flush`; figures are right after one. `unknown_removals` counts removals of blocks that
     were not there, which shows that events were missed. `live`: what is applied happened just
-    now.
+    now. What left is remembered for `remember_seconds`, to tell what was held a while ago.
     """
 
-    def __init__(self, named: bool) -> None:
+    def __init__(self, named: bool, remember_seconds: float = 0.0) -> None:
         self.named = named
+        self._remember_seconds = remember_seconds
+        # Of what left: name, since when it was here, until when.
+        self._left: deque[tuple[Keys, Seconds, Seconds]] = deque()
         self.block_size: int | None = None
         self.pending = Pending(named)
         self.resident_blocks = 0
@@ -115,6 +119,28 @@ class Residency:
             columns.touched[slots],
         )
 
+    def stays(self, since: float) -> tuple[Keys, Seconds, Seconds]:
+        """Name, begin and end of every block with a name that was here after a moment, as far as
+        that is remembered; infinity: still here."""
+        slots = self._table.items()[1]
+        slots = slots[self._columns.name[slots] != 0]
+        here = self._columns.name[slots], self._columns.stored[slots], np.full(len(slots), np.inf)
+        parts = [here]
+        parts += [
+            (names[until > since], begun[until > since], until[until > since])
+            for names, begun, until in self._left
+        ]
+        names, begun, until = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return names, begun, until
+
+    def _leave(self, names: Keys, begun: Seconds, until: Seconds) -> None:
+        """Remember what left; forget what left long ago."""
+        if not self._remember_seconds or not len(names):
+            return
+        self._left.append((names[names != 0], begun[names != 0], until[names != 0]))
+        while self._left[0][2].max(initial=-np.inf) < until[-1] - self._remember_seconds:
+            self._left.popleft()
+
     # ------------------------------------------------------------------ changes
 
     def touch(self, names: Keys, ts: float) -> None:
@@ -132,6 +158,10 @@ class Residency:
         """Everything is gone at once, and not to make room. Blocks that were here."""
         blocks = self.resident_blocks
         self.decide(math.inf, ())
+        slots = self._table.items()[1]
+        if self.named:
+            names, begun = self._columns.name[slots], self._columns.stored[slots]
+            self._leave(names, begun, np.full(len(slots), ts))
         self._forget_all()
         self._now, self._heard = ts, heard
         tally = self._latest
@@ -313,6 +343,7 @@ class Residency:
             names, depths = columns.name[slots], columns.depth[slots]
             own = self._by_name.find(names) == slots
             self._by_name.remove(names[own])
+            self._leave(names, columns.stored[slots], times)
         self._lost.add(hashes, times, names, depths, self.resident_blocks)
         columns.give(slots)
 

@@ -56,7 +56,13 @@ def _preference(kind: str | None) -> int:
 class Tiers:
     """One replica's caches. Batches are applied in order; `flush` before figures are read."""
 
-    def __init__(self, chains: Chains | None, live_seconds: float = math.inf) -> None:
+    def __init__(
+        self,
+        chains: Chains | None,
+        live_seconds: float = math.inf,
+        remember_seconds: float = 0.0,
+    ) -> None:
+        self._remember_seconds = remember_seconds
         self._naming = None if chains is None else Naming(chains)
         self._live_seconds = live_seconds
         self._live = True
@@ -179,7 +185,7 @@ class Tiers:
 
     def _begin(self, tier: Tier, index: int, preference: int) -> _Group:
         """A tier's first group, or a better one: what was counted stays counted."""
-        cache = Residency(named=self._naming is not None)
+        cache = Residency(self._naming is not None, self._remember_seconds)
         cache.live = self._live
         old = self._groups.get(tier)
         if old is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from exporter.blocks.chains import Chains
 from exporter.blocks.contents import Contents, Holding
+from exporter.blocks.held import HeldCache
 from exporter.blocks.known import KnownStreams
 from exporter.blocks.order import Heard, Order, StreamName, digest
 from exporter.blocks.publisher import MOST_BATCHES, Publisher
@@ -33,7 +34,8 @@ class Tracker:
     costs more than all the rest; without them there are no copies, no prefixes and no last uses
     by requests. `model_fingerprint` is what the taps of the same engines state, if they do.
     Events older than `live_window` when they are heard (replayed) reach the rows, but not the
-    totals of the snapshot, so that a rate of them stays true.
+    totals of the snapshot, so that a rate of them stays true. What left a cache is remembered for
+    `remember`, to tell what was held then.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class Tracker:
         chains: bool = True,
         model_fingerprint: str | None = None,
         live_window: timedelta = timedelta(minutes=10),
+        remember: timedelta = timedelta(),
     ) -> None:
         self._lock = threading.RLock()
         self._chains = Chains(key, model_fingerprint) if chains else None
         self._key_id = hash_key_id(key)
         self._live_seconds = live_window.total_seconds()
+        self._remember_seconds = remember.total_seconds()
         self._decoder = Decoder(tokens=chains)
         self._publishers: dict[StreamName, Publisher] = {}
         self._leaving: list[Publisher] = []
@@ -177,7 +181,7 @@ class Tracker:
 
     def _publisher(self, stream: StreamName) -> Publisher:
         if stream not in self._publishers:
-            made = Publisher(stream, self._chains, self._live_seconds)
+            made = Publisher(stream, self._chains, self._live_seconds, self._remember_seconds)
             made.recall(self._known.of(stream, stream.rank))
             self._publishers[stream] = made
             self._see_shared_name(stream)
@@ -301,6 +305,19 @@ class Tracker:
             if size := publisher.tiers.block_size(tier):
                 stream = publisher.stream
                 yield Holding(self._name(publisher), stream.model, tier, size, *cache.holding())
+
+    def held_since(self, moment: float) -> list[HeldCache]:
+        """What every cache held after a moment, of those whose state is not in doubt; all tiers, as
+        a replica can reach them. Nothing without names of our own."""
+        with self._lock:
+            found = []
+            for publisher, tier, cache in self._caches() if self._chains is not None else ():
+                publisher.tiers.flush()
+                size = publisher.tiers.block_size(tier)
+                if size and publisher.uncertain(tier) is None:
+                    replica = self._name(publisher)
+                    found.append(HeldCache(replica, size, self._key_id, *cache.stays(moment)))
+            return found
 
     def snapshot(self) -> BlocksSnapshot:
         """What /metrics shows. Totals begin at 0 when this exporter starts, never fall,

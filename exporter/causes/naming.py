@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from exporter.blocks.held import HeldCache
 from exporter.causes.rows import CHAINS, Part, lasting_numbers, parts_of, replica_names
 from exporter.causes.settings import CauseSettings
 from exporter.causes.state import CauseState, PartState, limits_of
@@ -17,10 +18,12 @@ from exporter.isolation.crossed import crossed_rows
 from exporter.isolation.unnamed import UnnamedScopes
 from replay.causes import CAUSES, DETAILS, Causes
 from replay.columns import unit_tokens_of
+from replay.hashes import HASH_GRAIN_TOKENS
+from replay.known_blocks import within
 from replay.rules import BlockSizesDisagree
 from replay.spans import TrafficSpan
 from replay.streaming import CauseStream, Named
-from replay.traffic import Flags, Moments, Numbers
+from replay.traffic import Flags, Moments, Numbers, Stays
 
 _log = logging.getLogger(__name__)
 _LABELS = ("ts", "model", "replica", "route", "template", "tenant", "is_live")
@@ -32,12 +35,14 @@ Reset = tuple[str, float]
 @dataclass(frozen=True)
 class RowSpan:
     """Rows with chains (an answer of `request_chains`, with `is_live` and `is_late`) from `since`
-    until before `until`, late ones from before; and all resets until then."""
+    until before `until`, late ones from before; all resets until then, and what caches held by
+    their events."""
 
     table: pa.Table
     since: datetime
     until: datetime
     resets: tuple[Reset, ...] = ()
+    held: tuple[HeldCache, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ class NamedPart:
 def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> Iterator[NamedPart]:
     """Name the causes of a span, part by part; the memory in `state` has it from then on."""
     table = span.table
-    found = parts_of(table, None, None, approximate=True, lasting=state.lasting.block_sizes)
+    told = {cache.replica: cache.block_tokens for cache in reversed(span.held)}
+    found = parts_of(table, None, None, told, True, state.lasting.block_sizes)
     for parts in _by_traffic(found):
         name = _name(parts[0])
         if (usable := [part for part in parts if _is_usable(part)]) != parts:
@@ -132,10 +138,13 @@ def _new_resets(part: PartState, span: RowSpan) -> list[Reset]:
 def _traffic_span(
     parts: list[Part], own: pa.Table, state: CauseState, span: RowSpan, resets: list[Reset]
 ) -> TrafficSpan:
-    names = list(dict.fromkeys([*replica_names(own), *(replica for replica, _ in resets)]))
+    heard = [cache.replica for cache in span.held]
+    own_names = state.lasting.replicas(replica_names(own), heard)
+    others = dict.fromkeys([*heard, *(replica for replica, _ in resets)])
+    names = [*own_names, *(replica for replica in others if replica not in own_names)]
     deployments = state.lasting.deployments(own)
     scopes = list(dict.fromkeys(own["scope"].to_pylist()))
-    different = list(dict.fromkeys(deployments))
+    different = list(dict.fromkeys([*deployments, *state.lasting.served.values()]))
     numbers = {name: number for number, name in enumerate(different)}
     deployment = np.array([numbers[name] for name in deployments], np.int64)
     return TrafficSpan(
@@ -149,7 +158,38 @@ def _traffic_span(
         since_seconds=_seconds(span.since),
         until_seconds=_seconds(span.until),
         resets=Moments.of([(names.index(replica), moment) for replica, moment in resets]),
-    )
+        stays=_stays(parts[0], span, names, {
+            replica: numbers[served] for replica, served in state.lasting.served.items()
+        }),
+    )  # fmt: skip
+
+
+def _stays(part: Part, span: RowSpan, names: list[str], served: Mapping[str, int]) -> Stays | None:
+    """What caches held of the blocks of a part, and what came while it lasted; None where no
+    events tell. `served`: the number of what each replica serves."""
+    chains = part.traffic.chains
+    found = []
+    for cache in span.held if not part.is_hosted and part.scale is None else ():
+        if cache.replica not in served or _grain(cache.block_tokens) != chains.grain_tokens:
+            continue
+        space = np.repeat(lasting_numbers([f"{cache.key_id}/"]), len(cache.names))
+        keys = within(cache.names, space)
+        picked = np.isin(keys, chains.names) | (cache.since >= _seconds(span.since))
+        picked &= (cache.since < _seconds(span.until)) & (cache.until > _seconds(span.since))
+        count = int(picked.sum())
+        found.append(Stays(
+            keys[picked], np.full(count, names.index(cache.replica)), cache.since[picked],
+            cache.until[picked], np.full(count, served[cache.replica]),
+        ))  # fmt: skip
+    if not found:
+        return None
+    columns = [each.name for each in fields(Stays)]
+    return Stays(*(np.concatenate([getattr(stays, name) for stays in found]) for name in columns))
+
+
+def _grain(block_tokens: int) -> int:
+    """Tokens a hash of a chain for blocks of that size."""
+    return HASH_GRAIN_TOKENS if block_tokens % HASH_GRAIN_TOKENS == 0 else block_tokens
 
 
 def _sums(own: pa.Table, part: Part, causes: Causes, named: Named) -> pa.Table:

@@ -7,13 +7,14 @@ transaction, so that no minute is sealed twice and none left out, however the pr
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
 
+from exporter.blocks.held import HeldCache
 from exporter.causes import state as states
 from exporter.causes import sums
 from exporter.causes.live import LiveMissed
@@ -24,6 +25,9 @@ from exporter.isolation.crossed import CrossedTotals, EngineKey, add_crossed
 from exporter.store.store import Store
 from queries import registry
 from queries.times import utc_without_zone
+
+# What caches held after a moment, by the events of their engines.
+HeldSince = Callable[[float], Sequence[HeldCache]]
 
 _log = logging.getLogger(__name__)
 
@@ -73,8 +77,14 @@ class Sealer:
     """Seals the minutes of one store; one thread at a time. The memory is read from the store
     when it is needed first, and again after a seal that failed."""
 
-    def __init__(self, store: Store, settings: CauseSettings | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: CauseSettings | None = None,
+        held_since: HeldSince | None = None,
+    ) -> None:
         self._store, self._settings = store, settings or CauseSettings()
+        self._held_since = held_since
         self._sealing = threading.Lock()
         self._state: CauseState | None = None
         self._is_loaded = False
@@ -136,7 +146,8 @@ class Sealer:
             table = _rows(cursor, counted, live_seconds)
         state.unnamed.take(cursor, counted, span.until, self._settings.horizon_days)
         if len(table):
-            rows = RowSpan(table, span.since, span.until, _resets(cursor, state, span))
+            resets = _resets(cursor, state, span)
+            rows = RowSpan(table, span.since, span.until, resets, self._held(span))
             parts = list(named_parts(state, rows, self._settings))
         state.sealed, state.batch = span.until, newest
         live, crossed = LiveMissed(self._store.counters), list[dict[EngineKey, int]]()
@@ -155,6 +166,12 @@ class Sealer:
         self._store.counters.apply(live.delta)
         for more in crossed:
             self.crossed.add(more)
+
+    def _held(self, span: _Span) -> tuple[HeldCache, ...]:
+        """What caches held, as far as that is still remembered."""
+        if self._held_since is None:
+            return ()
+        return tuple(self._held_since(span.since.replace(tzinfo=UTC).timestamp()))
 
 
 def _begun(cursor: duckdb.DuckDBPyConnection) -> CauseState | None:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from exporter.causes.sealing import Sealer
+from exporter.causes.sealing import HeldSince, Sealer
 from exporter.causes.settings import CauseSettings
 from exporter.judge_watch import JudgeWatch
 from exporter.store.store import Store
@@ -11,9 +11,9 @@ from exporter.store.store import Store
 class CauseWatch(JudgeWatch):
     """Names the causes of missed tokens on the minute until stopped."""
 
-    def __init__(self, store: Store, settings: CauseSettings) -> None:
+    def __init__(self, store: Store, settings: CauseSettings, held_since: HeldSince) -> None:
         super().__init__("causes")
-        self._sealer = Sealer(store, settings)
+        self._sealer = Sealer(store, settings, held_since)
         self.crossed = self._sealer.crossed.snapshot
 
     def pause_seconds(self) -> float:
