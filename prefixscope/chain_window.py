@@ -21,7 +21,8 @@ WORKING_BYTES_PER_HASH = 80
 EXPORTER_HASHES = 10_000_000
 _NARROWER = "narrow the window with --since and --until"
 _CHAINS_COME = (
-    "chains of block hashes come with the tap, with token ids in the log, and with public traces"
+    "chains of block hashes come with the tap, with token ids, messages or prompts in the log, and "
+    "with public traces (docs/chains.md)"
 )
 
 

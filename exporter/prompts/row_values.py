@@ -3,6 +3,7 @@
 The table stays the one place that says where a value is; here it is read in Python.
 """
 
+import math
 import re
 from datetime import UTC, datetime
 
@@ -62,7 +63,7 @@ def _moment(value: object) -> datetime | None:
     try:
         if isinstance(value, str):
             return datetime.fromisoformat(value)
-        while value > _SECONDS:
+        while _SECONDS < value < math.inf:
             value /= 1000
         return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):

@@ -188,7 +188,8 @@ def level_of(facts: Facts) -> Level:
         return Level(1, sees, _to_memory(facts.engines, behind_prometheus))
     return Level(
         2, "who reuses what, and the memory behind it",
-        "have hash chains: put the tap before the engine (prefixscope tap --help)",
+        "have hash chains: put the tap before the engine (prefixscope tap --help), or load a log "
+        "that has prompts or token ids (docs/chains.md)",
     )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from exporter.errors import PrefixscopeError
+from exporter.prompts.row_values import moment
 from exporter.prompts.template import ChatTemplate, NotRendered
+from exporter.sources.formats import openai
 
 MOMENT = datetime(2026, 3, 2, 12, tzinfo=UTC)
 PLAIN = """{% for message in messages %}
@@ -122,3 +124,17 @@ def test_a_template_that_fails_says_nothing_of_the_prompt(source: str) -> None:
 def test_what_is_no_template_is_named_with_its_line() -> None:
     with pytest.raises(PrefixscopeError, match=r"chat.jinja: this is no chat template \(line 2\)"):
         ChatTemplate("ok\n{% for %}", {}, "chat.jinja")
+
+
+@pytest.mark.parametrize(
+    ("created", "year"),
+    [
+        (1772452800, 2026), (1772452800123.0, 2026), ("2026-03-02T12:00:00+01:00", 2026),
+        (float("inf"), None), (float("nan"), None), (10**400, None), (True, None), ("soon", None),
+    ],
+)  # fmt: skip
+def test_the_day_of_a_template_is_that_of_the_request(created: object, year: int | None) -> None:
+    """What is no time is no error: the row is judged elsewhere, and the date is that of today."""
+    today = datetime.now(UTC).year
+    found = moment({"created": created}, openai.FORMAT).year
+    assert found == year if year else found in (today, today + 1)
