@@ -20,6 +20,7 @@ from exporter.drops import DropWatch
 from exporter.engine_totals import EngineTotals
 from exporter.errors import PrefixscopeError
 from exporter.geometry import bytes_per_token, keep_geometry, kept_geometry
+from exporter.isolation.judge import IsolationWatch
 from exporter.layout_found.watch import LayoutWatch
 from exporter.prices import ModelPrices
 from exporter.prompts.naming import PromptReader
@@ -180,7 +181,8 @@ def _if_wanted(store: Store, settings: Settings) -> list[Worker]:
     """What only some settings ask for."""
     finders = [TemplateWatch(store)] if settings.templates.find else []
     reports = [ReportWorker(store, settings.report)] if settings.report.folder else []
-    return [*finders, *reports]
+    audits = [IsolationWatch(store, settings.isolation)] if settings.isolation.audit else []
+    return [*finders, *audits, *reports]
 
 
 def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Worker:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from exporter.causes.settings import CauseSettings
 from exporter.drops import DropSettings
 from exporter.geometry import ModelGeometry
+from exporter.isolation.settings import IsolationSettings
 from exporter.prices import PriceSettings
 from exporter.prompts.settings import PromptSettings
 from exporter.server_settings import Address, ServerSettings
@@ -67,6 +68,7 @@ class Settings(BaseModel):
     drops: DropSettings = Field(default_factory=DropSettings)
     causes: CauseSettings = Field(default_factory=CauseSettings)
     templates: FoundSettings = Field(default_factory=FoundSettings)
+    isolation: IsolationSettings = Field(default_factory=IsolationSettings)
     geometry: list[ModelGeometry] = Field(
         default_factory=list, description="what the KV of a model weighs, for figures in bytes"
     )

@@ -1,0 +1,115 @@
+"""What scopes cost in the latest rows of a store, kept as a whole in `scope_pairs` and
+`public_prefixes`."""
+
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+
+from exporter.causes.rows import parts_of, replica_names
+from exporter.causes.naming import Reset
+from exporter.causes.sealing import reset_moments
+from exporter.isolation.audit import Audit, AuditRules
+from exporter.isolation.rows import Row, pair_rows, prefix_rows
+from exporter.isolation.settings import IsolationSettings
+from exporter.judge_watch import JudgeWatch
+from exporter.store.store import Store
+from queries import registry
+from replay.causes import attribute
+from replay.columns import Fleet
+from replay.rules import BlockSizesDisagree
+from replay.traffic import Moments
+
+WINDOW = timedelta(days=1)
+# The first time when loads at the start are over.
+FIRST_SECONDS, EVERY_SECONDS = 600.0, 3_600.0
+
+# From when on the latest rows of a window have no more hashes than are wanted; NULL: none do, or
+# all are of one scope, so that there is nothing to tell.
+_SINCE = """
+    WITH latest AS (
+        SELECT ts, scope, sum(len(block_hashes) + coalesce(len(content_hashes), 0))
+            OVER (ORDER BY ts DESC ROWS UNBOUNDED PRECEDING) AS hashes
+        FROM requests
+        WHERE ts >= $since AND ts < $until AND prompt_tokens > 0 AND len(block_hashes) > 0
+            AND replica_role IS DISTINCT FROM 'decode'
+    )
+    SELECT CASE WHEN count(DISTINCT coalesce(scope, '')) > 1 THEN min(ts) END
+    FROM latest WHERE hashes <= $most_hashes"""
+_ADD_PAIR = """
+    INSERT INTO scope_pairs BY NAME SELECT
+        $window_since AS window_since, $window_until AS window_until, $model AS model,
+        $replica AS replica, $scope AS scope, $tenants AS tenants, $other_scope AS other_scope,
+        $other_tenants AS other_tenants, $isolated_tokens AS isolated_tokens,
+        $isolated_requests AS isolated_requests, $merged_tokens AS merged_tokens,
+        $merged_requests AS merged_requests"""
+_ADD_PREFIX = """
+    INSERT INTO public_prefixes BY NAME SELECT
+        $window_since AS window_since, $window_until AS window_until, $model AS model,
+        $prefix AS prefix, $tokens AS tokens, $callers AS callers, $scopes AS scopes,
+        $requests AS requests, $won_tokens AS won_tokens, $first_ts AS first_ts,
+        $last_ts AS last_ts"""
+_PAIR = ("model", "replica", "scope", "tenants", "other_scope", "other_tenants",
+         "isolated_tokens", "isolated_requests", "merged_tokens", "merged_requests")  # fmt: skip
+
+
+def judge_isolation(store: Store, until: datetime, settings: IsolationSettings) -> Audit | None:
+    """Look at the day before `until` (UTC without a zone), as much of its end as the settings
+    allow, and keep what was found instead of what was before. None: all rows are of one scope."""
+    cursor = store.cursor()
+    bounds = {"since": until - WINDOW, "until": until, "most_hashes": settings.most_hashes}
+    [(since,)] = cursor.execute(_SINCE, bounds).fetchall()
+    audit = None
+    if since is not None:
+        table = registry.run(cursor, "request_chains", {"since": since, "until": until})
+        resets = registry.run(cursor, "block_resets", {"since": since, "until": until})
+        audit = audited(table, reset_moments(resets), settings)
+    with store.write() as writer:
+        writer.execute("DELETE FROM scope_pairs")
+        writer.execute("DELETE FROM public_prefixes")
+        if audit is not None:
+            _keep(writer, audit, {"window_since": since, "window_until": until})
+    return audit
+
+
+def audited(table: pa.Table, resets: tuple[Reset, ...], settings: IsolationSettings) -> Audit:
+    """What the rows of an answer of `request_chains` tell of scopes; `resets` of replicas, and
+    when."""
+    audit = Audit(table, AuditRules(least_callers=settings.least_tenants))
+    for part in parts_of(table, None, None):
+        names = replica_names(table.select(["replica"]).take(part.rows))
+        own = [(names.index(name), seconds) for name, seconds in resets if name in names]
+        fleet = Fleet(resets=Moments.of(own))
+        try:
+            found = attribute(part.traffic, part.rule, fleet)
+        except BlockSizesDisagree:
+            continue  # the rows state a block size that their chains do not fit
+        audit.add(part, (part.traffic, fleet, names), found, part.judged)
+    return audit
+
+
+def _keep(writer: duckdb.DuckDBPyConnection, audit: Audit, window: Row) -> None:
+    for row in pair_rows(audit):
+        if row["other_scope"] is not None and (row["isolated_tokens"] or row["merged_tokens"]):
+            writer.execute(_ADD_PAIR, window | {name: row[name] for name in _PAIR})
+    for row in prefix_rows(audit):
+        writer.execute(_ADD_PREFIX, window | row)
+
+
+class IsolationWatch(JudgeWatch):
+    """Tells every hour what scopes keep from being shared."""
+
+    def __init__(self, store: Store, settings: IsolationSettings) -> None:
+        super().__init__("isolation")
+        self._store, self._settings = store, settings
+        self._looked = False
+
+    def pause_seconds(self) -> float:
+        return EVERY_SECONDS if self._looked else FIRST_SECONDS
+
+    def judge_once(self) -> None:
+        judge_isolation(self._store, datetime.now(UTC).replace(tzinfo=None), self._settings)
+        self._looked = True
+
+    def failed(self) -> None:
+        """What was told before stays."""
