@@ -45,6 +45,7 @@ class Question(BaseModel):
     grain: str
     params: dict[str, Param]
     columns: dict[str, Column]
+    many_rows: bool = Field(False, exclude=True, description="the answer may be of any size")
     sql: str = Field(repr=False)
 
 

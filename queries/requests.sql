@@ -2,6 +2,7 @@
 name: requests
 question: Which single requests are behind a figure?
 grain: one row per attempt, rows still hot, one page at a time
+many_rows: true
 params:
   limit: {type: BIGINT, default: 100, minimum: 0, meaning: "Rows on the page."}
   offset: {type: BIGINT, default: 0, minimum: 0, meaning: "Rows before the page."}
