@@ -15,6 +15,7 @@ page = st.navigation(
     [
         st.Page(VIEWS / "now.py", title="Now", url_path="now", default=True),
         st.Page(VIEWS / "who.py", title="Who", url_path="who"),
+        st.Page(VIEWS / "why.py", title="Why", url_path="why"),
         st.Page(VIEWS / "latency.py", title="Latency", url_path="latency"),
         st.Page(VIEWS / "memory.py", title="Memory", url_path="memory"),
         st.Page(VIEWS / "week.py", title="Week", url_path="week"),

@@ -16,9 +16,12 @@ from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
 
-PAGES = ("now", "who", "latency", "memory", "week")
+PAGES = ("now", "who", "why", "latency", "memory", "week")
 # Views within a page that a link opens.
-TABS = {"memory": ("split", "evictions", "offload", "contents")}
+TABS = {
+    "memory": ("split", "evictions", "offload", "contents"),
+    "why": ("causes", "prompts", "scopes", "routing"),
+}
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 

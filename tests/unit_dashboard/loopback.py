@@ -37,7 +37,7 @@ class Exporter:
 
     def insert(self, table: str, **values: object) -> None:
         """One row; the columns a page does not care about are filled."""
-        row = {**_FILLED[table], **values}
+        row = {**_FILLED.get(table, {}), **values}
         marks = ["MAP(?, ?)" if isinstance(value, Mapping) else "?" for value in row.values()]
         flat: list[object] = []
         for value in row.values():

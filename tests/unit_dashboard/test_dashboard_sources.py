@@ -8,7 +8,7 @@ from dashboard.figures.safe import code_span
 from queries import source_words
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, ago, words
 
-PAGES = ("now", "who", "latency", "memory")
+PAGES = ("now", "who", "why", "latency", "memory")
 
 
 def source(**given: object) -> Row:
