@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pyarrow as pa
 
-from exporter.causes.rows import parts_of, replica_names
 from exporter.causes.naming import Reset
+from exporter.causes.rows import parts_of, replica_names
 from exporter.causes.sealing import reset_moments
 from exporter.isolation.audit import Audit, AuditRules
 from exporter.isolation.rows import Row, pair_rows, prefix_rows
