@@ -10,6 +10,7 @@ _DAY_SECONDS = 86_400
 # So many of the requests of a group must agree for the group to explain the value; and so few may
 # come in the other order for a change to be one, as deployments replace replicas one by one.
 _AGREE_RATIO = 0.95
+_LEAST_ON_A_SIDE = 2
 
 
 @dataclass(frozen=True)
@@ -73,21 +74,16 @@ def _agree(groups: Sequence[Sequence[Hashable]]) -> bool:
 
 def _single_change(values: Sequence[Hashable]) -> int | None:
     """Where the only change is; None where there are more, or too few on either side."""
-    if len(set(values)) != 2:
+    first, last = values[:1], values[-1:]
+    if len(set(values)) != 2 or first == last:
         return None
-    first, last = values[0], values[-1]
-    if first == last:
-        return None
-    new = [value == last for value in values]
-    wrong = sum(new)  # the old before place 0, all of the new misplaced behind: start there
-    best, at = len(new), 0
-    olds_behind = len(new) - wrong
-    wrong = olds_behind
-    for place in range(len(new) + 1):
-        if wrong < best:
-            best, at = wrong, place
-        if place < len(new):
-            wrong += 1 if new[place] else -1
-    if min(at, len(new) - at) < 2 or best > (1 - _AGREE_RATIO) * len(new):
-        return None
-    return at
+    is_new = [value == last[0] for value in values]
+    # How many stand on the wrong side of a change at each place.
+    wrong = len(is_new) - sum(is_new)
+    at, least = 0, wrong
+    for place, new in enumerate(is_new, 1):
+        wrong += 1 if new else -1
+        if wrong < least:
+            at, least = place, wrong
+    too_few = min(at, len(values) - at) < _LEAST_ON_A_SIDE
+    return None if too_few or least > (1 - _AGREE_RATIO) * len(values) else at

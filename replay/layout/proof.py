@@ -47,8 +47,9 @@ class Replay:
         self._tokenizer = tokenizer
         self._block_tokens = block_tokens
         self._capacity_blocks = capacity_blocks
-        self._names: dict[tuple[int, tuple[int, ...]], int] = {}
         self._by_ids = known
+        for text in {each.text for prompt in prompts for each in prompt.segments}:
+            tokenizer.remember(text)
         self._plain: dict[int, tuple[int, list[int], list[int]]] = {}
 
     def run(
@@ -92,12 +93,12 @@ class Replay:
         self, tokens: Sequence[int], answer: Sequence[int]
     ) -> tuple[int, list[int], list[int]]:
         """Length of the prompt, its whole blocks and those that the answer fills behind it."""
-        names, size = self._names, self._block_tokens
+        size = self._block_tokens
         both = [*tokens, *answer[:-1]]
         chain, parent = [], -1
         for begin in range(0, len(both) - size + 1, size):
-            block = (parent, tuple(both[begin : begin + size]))
-            parent = names.setdefault(block, len(names))
+            # 64 bits of everything up to here: no two prefixes share a name but by chance.
+            parent = hash((parent, tuple(both[begin : begin + size])))
             chain.append(parent)
         whole = len(tokens) // size
         return len(tokens), chain[:whole], chain[whole:]

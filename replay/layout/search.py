@@ -18,7 +18,7 @@ from replay.layout.tokens import Tokenizer
 # A place is worth a finding from so many blocks a change on, and from this share of the tokens.
 _LEAST_BLOCKS = 2
 _LEAST_RATIO = 0.001
-_MOST_CANDIDATES = 40
+_MOST_CANDIDATES = 24
 _QUOTED_CHARACTERS = 60
 
 

@@ -20,20 +20,25 @@ _TOKEN = re.compile(
 
 
 class Tokenizer:
-    """Numbers tokens as it meets them; remembers texts it has cut, as prompts repeat theirs."""
+    """Numbers tokens as it meets them; remembers lines it has cut, as prompts repeat theirs."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._known: dict[str, tuple[int, ...]] = {}
         self._lines: dict[str, tuple[int, ...]] = {}
+        self._texts: dict[str, tuple[int, ...]] = {}
 
     def ids(self, text: str) -> tuple[int, ...]:
         """The tokens of a text."""
-        known = self._known.get(text)
-        if known is None:
-            known = tuple(chain.from_iterable(map(self._line, _LINE.findall(text))))
-            self._known[text] = known
-        return known
+        known = self._texts.get(text)
+        return self._cut(text) if known is None else known
+
+    def remember(self, text: str) -> None:
+        """Keep the tokens of a text that will be asked for again."""
+        if text not in self._texts:
+            self._texts[text] = self._cut(text)
+
+    def _cut(self, text: str) -> tuple[int, ...]:
+        return tuple(chain.from_iterable(map(self._line, _LINE.findall(text))))
 
     def _line(self, line: str) -> tuple[int, ...]:
         known = self._lines.get(line)

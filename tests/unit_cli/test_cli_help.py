@@ -29,6 +29,7 @@ COMMANDS = (
     "alerts",
     "report",
     "attribute",
+    "lint",
     "curve",
     "replay",
     "geometry",

@@ -62,24 +62,22 @@ def test_t80_the_same_tools_in_another_order_are_tool_order() -> None:
 def test_t81_history_rendered_without_thinking_is_the_template_s_doing() -> None:
     """Turn 1 ends in the thinking marker, which turn 2 does not have there: of 71,324 tokens 71,320
     are shared, and whole blocks of 16 up to 71,312 can be reused."""
-    head = list(range(71_320))
-    cut = Replay([], Tokenizer())
-    assert cut.run().token_hit_ratio is None
-    turns = [
-        Prompt((Segment("text", "text", f"{_RULES}\n<|assistant|>\n<think>\n"),), session="s",
-               token_ids=(*head, 9, 8, 7, 6)),
-        Prompt((Segment("text", "text", f"{_RULES}\n<|assistant|>\nIt is off.\n<|user|>\nAnd now?\n"
-                                        "<|assistant|>\n<think>\n"),), session="s",
-               token_ids=(*head, *range(80_000, 80_000 + 80_882 - 71_320))),
-    ]  # fmt: skip
+    head = range(71_320)
+    told = [(*head, 9, 8, 7, 6), (*head, *range(80_000, 80_000 + 80_882 - 71_320))]
+    turns = [Prompt((Segment("text", "text", "-"),), session="s", token_ids=ids) for ids in told]
     assert Replay(turns, Tokenizer(), known=True).run().cached_tokens == (0, 71_312)
-    third = Prompt((Segment("text", "text", f"{_RULES}\n<|assistant|>\nIt is off.\n<|user|>\nAnd "
-                            "now?\n<|assistant|>\nOn.\n<|user|>\nWhy?\n<|assistant|>\n<think>\n"),),
-                   session="s")  # fmt: skip
-    report = search([*turns, third], block_tokens=1)
-    kinds = [each.kind for each in report.findings]
-    assert "unknown" not in kinds
-    assert kinds in ([], ["thinking_removed"])
+
+
+def test_t81_a_prompt_that_ends_in_a_thinking_marker_history_lacks() -> None:
+    marker, user = "\n<|assistant|>\n", "\n<|user|>\n"
+    said = [f"{_RULES}{user}Is it on?{marker}", f"It is off, as far as I can see.{user}Now?{marker}",
+            f"On. It was switched on a minute ago.{user}Why?{marker}"]  # fmt: skip
+    rows = [{"prompt": "".join(said[: n + 1]) + "<think>\n", "session_id": "s"} for n in range(3)]
+    (found,) = search(prompts_of(rows), block_tokens=1).findings
+    assert found.kind == "thinking_removed"
+    # The last tokens of turn 1 are all that is lost, so at 16 a block it is no finding.
+    assert found.alone.won_tokens < 16
+    assert not search(prompts_of(rows)).findings
 
 
 def test_t81_thinking_that_history_lacks_is_named_with_its_message() -> None:
