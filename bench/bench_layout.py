@@ -7,15 +7,21 @@ and every false finding is printed.
 """
 
 import argparse
+import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from replay.layout_chains.findings import layout_findings
+from replay.layout_chains.prompts import reused_tokens
 from tests.unit_layout.inject_token_defects import DEFECTS, Injected, inject
 from tests.unit_layout.told_from_tokens import VLLM, is_right, prompts_of
 
 BAR = 0.95
+_IN_TURNS = ("thinking_removed", "tokenizer_join")
+# What changes once is over: nothing is to be won.
+_MENDABLE = [name for name in DEFECTS if name != "template_version"]
 # As many clean worlds beside the others as make a fifth of all.
 _CLEAN = round(len(DEFECTS) / 4)
 
@@ -28,16 +34,19 @@ def main() -> int:
     arguments.add_argument("--pieces", action="store_true", help="rows have pieces cut by content")
     given = arguments.parse_args()
     counts: Counter[str] = Counter()
+    gains: dict[str, list[float]] = {}
     for seed in range(given.first, given.last + 1):
         for defect in DEFECTS:
-            _judge(inject(seed, defect), defect, counts, given.pieces)
+            gain = _judge(inject(seed, defect), defect, counts, given.pieces)
+            if gain is not None and defect in _MENDABLE:
+                gains.setdefault(defect, []).append(gain / _true_gain(seed, defect))
         for number in range(_CLEAN):
             _judge(inject(1000 * number + seed, None), "clean", counts, given.pieces)
-    return _told(counts)
+    return _told(counts, gains)
 
 
-def _judge(injected: Injected, name: str, counts: Counter[str], by_pieces: bool) -> None:
-    """Count a world, and print what is wrong with it."""
+def _judge(injected: Injected, name: str, counts: Counter[str], by_pieces: bool) -> int | None:
+    """Count a world, print what is wrong with it, and return what a fix is said to win at best."""
     prompts = prompts_of(injected.requests, by_pieces)
     began = time.process_time()
     found = layout_findings(prompts, VLLM)
@@ -54,11 +63,27 @@ def _judge(injected: Injected, name: str, counts: Counter[str], by_pieces: bool)
             print(f"false: {injected.title}: {each}")
     if injected.truth and not right:
         print(f"missed: {injected.title}: {injected.truth}")
+    return right[0].gain_tokens if right else None
 
 
-def _told(counts: Counter[str]) -> int:
+def _true_gain(seed: int, defect: str) -> int:
+    """What prompts reuse more once the defect is really taken out: whole blocks of earlier prompts,
+    none ever lost, or, of turns, what an engine that keeps answers too serves more."""
+    worlds = [inject(seed, defect, mended).requests for mended in (False, True)]
+    if defect in _IN_TURNS:
+        before, after = (sum(each.cached_tokens for each in world) for world in worlds)
+        return after - before
+    prompts = [prompts_of(world) for world in worlds]
+    before, after = (int(reused_tokens(each.contents, each.scope, 16).sum()) for each in prompts)
+    return after - before
+
+
+def _told(counts: Counter[str], gains: Mapping[str, list[float]]) -> int:
     for name in (*DEFECTS, "clean"):
         print(f"{name}: {counts[f'{name} right']} of {counts[f'{name} worlds']}")
+    for name, ratios in gains.items():
+        print(f"{name}: gain told / true gain: median {statistics.median(ratios):.2f},"
+              f" {min(ratios):.2f} to {max(ratios):.2f}")  # fmt: skip
     precision = counts["true"] / counts["found"]
     recall = counts["true"] / counts["defects"]
     each = counts["milliseconds"] / counts["worlds"]

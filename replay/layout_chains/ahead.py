@@ -5,6 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from replay.layout_chains.orders import (
+    first_cut,
+    in_another_order,
+    in_common_ratio,
+    longest_runs,
+)
 from replay.layout_chains.prompts import NOT_GIVEN, Codes, Prompts
 from replay.traffic import Flags, Numbers
 
@@ -22,8 +28,6 @@ _AHEAD_BLOCKS = 4096
 _MOVED_BLOCKS = 4
 # Of the blocks of a set in another order, so many are held by others too.
 _HELD_RATIO = 0.3
-# Of blocks that were moved, so few may have been moved across the end of the place.
-_STRAY_RATIO = 0.02
 # The orders of so many requests are compared, each with each; of the pairs so many must contradict
 # each other. What is merely shifted never does.
 _COMPARED_ROWS = 100
@@ -36,10 +40,6 @@ _PARALLEL_BLOCKS, _PARALLEL_SPREAD = 8, 2
 _KEPT_RATIO, _MIN_KEPT_PAIRS = 0.9, 6
 # What two ways alone have in common must be longer.
 _PARALLEL_BLOCKS_OF_TWO = 16
-
-
-# The different blocks of a request in the order of their numbers, and where each comes first.
-_Head = tuple[Numbers, Numbers]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Ahead:
         apart = (farthest - nearest >= _MOVED_BLOCKS) & (ids >= 0)
         apart &= self._held_by_many(ids, back, self.unit)
         if same is None:
-            length = _first_cut(nearest[apart], farthest[apart], self.blocks.shape[1])
+            length = first_cut(nearest[apart], farthest[apart], self.blocks.shape[1])
             gaps = np.where((self.blocks >= 0).sum(axis=1) >= length, length, -1)
         else:
             length, gaps = int(same.max()), same
@@ -134,7 +134,24 @@ class Ahead:
         enough: npt.NDArray[np.bool_] = np.greater_equal(gaps, 0)
         if held.mean() < _HELD_RATIO or not self._on_both_sides(enough, _SHIFTED_RATIO):
             return None
-        return Gaps(gaps, crossed=True) if self._is_crossed(length) else None
+        if not self._is_crossed(length):
+            return None
+        return Gaps(gaps if same is not None else self._up_to_shared(gaps), crossed=True)
+
+    def _up_to_shared(self, gaps: Numbers) -> Numbers:
+        """Up to where most sessions agree in two turns that went different ways; as it is where
+        there are no such turns."""
+        length, ends = int(gaps.max()), []
+        for unit in np.unique(self.unit).tolist():
+            own = np.flatnonzero(self.unit == unit)
+            others = own[self.child[own] != self.child[own[0]]]
+            if not len(others):
+                continue
+            one, other = self.blocks[own[0]], self.blocks[others[0]]
+            agree = np.flatnonzero((one[length:] == other[length:]) & (one[length:] >= 0))
+            ends += [length + int(agree[0])] if len(agree) else []
+        usual = int(np.bincount(ends).argmax()) if ends else length
+        return np.where((self.blocks >= 0).sum(axis=1) >= usual, usual, gaps)
 
     def _is_crossed(self, length: int) -> bool:
         """Do parts before this column come in one order in some requests, in another in others?
@@ -146,8 +163,8 @@ class Ahead:
             for other in range(one):
                 if self.unit[rows[one]] != self.unit[rows[other]]:
                     compared += 1
-                    crossed += _in_another_order(heads[one], heads[other])
-                    in_common += _in_common_ratio(heads[one][0], heads[other][0])
+                    crossed += in_another_order(heads[one], heads[other])
+                    in_common += in_common_ratio(heads[one][0], heads[other][0])
         # Blocks of a set in another order are cut anew; pieces of it are all there.
         if self.by_pieces and in_common < _SAME_SET_RATIO * compared:
             return False
@@ -164,7 +181,7 @@ class Ahead:
         often = np.where(shared, self._holders(), np.nan)
         often[~has_any] = 0
         usual = often >= _OFTEN_RATIO * np.nanmedian(often, axis=1, keepdims=True)
-        return np.where(has_any, (shared & usual).argmax(axis=1), -1)
+        return np.where(has_any, longest_runs(shared & usual), -1)
 
     def _holders(self) -> Numbers:
         """How many witnesses hold each block."""
@@ -249,30 +266,3 @@ class Ahead:
             np.median(shared) >= _MIN_SHARED_BLOCKS
             and shared.sum() >= _MIN_SHARED_RATIO * behind.sum()
         )
-
-
-def _first_cut(nearest: Numbers, farthest: Numbers, width: int) -> int:
-    """The first column, behind the first that blocks were moved across, across which next to none
-    were moved; 0 where there is none."""
-    across = np.zeros(width + 1, np.int64)
-    np.add.at(across, nearest + 1, 1)
-    np.add.at(across, farthest + 1, -1)
-    across = np.cumsum(across)
-    busy = across > _STRAY_RATIO * len(nearest)
-    if not busy.any():
-        return 0
-    begin = int(busy.argmax())
-    quiet = np.flatnonzero(~busy[begin:])
-    return begin + int(quiet[0]) if len(quiet) else 0
-
-
-def _in_common_ratio(one: Numbers, other: Numbers) -> float:
-    return len(np.intersect1d(one, other, assume_unique=True)) / max(len(one), len(other))
-
-
-def _in_another_order(one: _Head, other: _Head) -> bool:
-    """Do two requests hold blocks in orders that contradict each other?"""
-    places = np.searchsorted(other[0], one[0]).clip(max=len(other[0]) - 1)
-    both = (other[0][places] == one[0]) & (one[0] >= 0)
-    here, there = one[1][both], other[1][places[both]]
-    return bool((np.diff(there[np.argsort(here)]) < 0).any())

@@ -215,7 +215,7 @@ def _within_places(turns: Turns, places: list[Place], prompts: Prompts) -> bool:
 
 
 def _of_turns(prompts: Prompts, turns: Turns) -> LayoutFinding:
-    lost = int(turns.lost_tokens.sum())
+    lost = turns.lost_tokens
     middle = int(np.median(turns.begins_tokens))
     nearest = int(np.abs(turns.begins_tokens - middle).argmin())
     return LayoutFinding(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from replay.layout_chains.places import Place
-from replay.layout_chains.prompts import Prompts, reused_blocks
+from replay.layout_chains.prompts import NOT_GIVEN, Prompts, reused_blocks
 from replay.traffic import Numbers, Small
 
 # What lies behind in one class may be so many blocks longer than in another and be the same text.
@@ -20,9 +20,33 @@ def gain_tokens(prompts: Prompts, place: Place) -> int:
     """Tokens that these requests would reuse more at best if the place were the same in all."""
     lengths = [prompts.lengths(row) for row in range(len(prompts))]
     before = _reused_tokens(prompts, prompts.contents, lengths)
-    after = _reused_tokens(prompts, *_fixed(prompts, place, lengths))
+    fixed = _fixed(prompts, place, lengths)
+    after = _reused_tokens(prompts, *fixed)
+    # What a second place hides the first hides too.
+    if not place.crossed and place.after < 0:
+        after = np.maximum(after, _hidden_turns(prompts, place, fixed[1]))
     # Where the value came again, its own blocks were reused: leaving them out loses nothing.
     return int((after - before).clip(min=0).sum())
+
+
+def _hidden_turns(prompts: Prompts, place: Place, lengths: Sequence[Numbers]) -> Numbers:
+    """Of later turns whose value is another number of tokens than in the turn before, what that
+    turn had: a shift hides that this one goes on where it ended. 0 for all others."""
+    found = np.zeros(len(prompts), np.int64)
+    behind = {
+        row: prompts.contents[row][end] if end < len(prompts.contents[row]) else -1
+        for row, _, end in _each(place)
+    }
+    last: dict[int, int] = {}
+    for row in np.sort(place.rows).tolist():
+        session = int(prompts.session[row])
+        before = last.get(session)
+        if session != NOT_GIVEN:
+            last[session] = row
+        if before is not None and behind[row] != behind[before]:
+            had = min(int(lengths[before].sum()), int(lengths[row].sum()))
+            found[row] = had // prompts.grain_tokens * prompts.grain_tokens
+    return found
 
 
 def _reused_tokens(

@@ -28,9 +28,11 @@ class Change:
     since: float | None = None
 
 
-def versions(values: Codes, units: Codes, started: Seconds) -> list[float] | None:
+def versions(
+    values: Codes, units: Codes, started: Seconds, witnesses: int = _MIN_WITNESSES
+) -> list[float] | None:
     """When each value but the first was first seen, where every one replaced the one before for
-    good; None where they do not. Requests in any order."""
+    good; None where they do not, or where fewer than `witnesses` have one. In any order."""
     found, value = np.unique(values, return_inverse=True)
     if not 2 <= len(found) <= _MOST_VERSIONS:
         return None
@@ -38,7 +40,7 @@ def versions(values: Codes, units: Codes, started: Seconds) -> list[float] | Non
     value, began, unit = value[order], started[order], units[order]
     firsts = np.array([np.argmax(value == number) for number in range(len(found))])
     in_time = np.argsort(firsts)
-    if min(len(np.unique(unit[value == number])) for number in in_time) < _MIN_WITNESSES:
+    if min(len(np.unique(unit[value == number])) for number in in_time) < witnesses:
         return None
     # The version in force at each request, as if every one ended where the next began.
     expected = in_time[np.searchsorted(np.sort(firsts), np.arange(len(value)), side="right") - 1]
@@ -62,7 +64,8 @@ def change_of(
     `length_blocks`: of the place, as blocks."""
     largest = classes == np.bincount(classes).argmax()
     own = rows[largest]
-    moments = versions(values[largest], prompts.unit[own], prompts.started[own])
+    # What agrees again behind the place is of one template anyhow.
+    moments = versions(values[largest], prompts.unit[own], prompts.started[own], witnesses=2)
     if moments is not None:
         is_date = length_blocks <= _DATE_BLOCKS and _at_midnights(prompts, own, moments)
         return Change("day" if is_date else "once", moments[-1])

@@ -33,16 +33,16 @@ _LOOKED_BACK = 8
 class Turns:
     """Turns that part from the one before in the same way.
 
-    `kind` unknown: somewhere inside. `rows`: the later turns; of each the first token of the block
-    in which they part, the first one that is whole behind it, and the tokens that were computed
-    though the turn before had them.
+    `kind` unknown: somewhere inside. `rows`: the later turns that show it; of each the first token
+    of the block in which they part, and the first one behind it. `lost_tokens`: computed though the
+    turn before had them, of all turns that are the same way.
     """
 
     kind: Kind
     rows: Numbers
     begins_tokens: Numbers
     ends_tokens: Numbers
-    lost_tokens: Numbers
+    lost_tokens: int
     turns: int
 
 
@@ -112,7 +112,8 @@ def _rewritten(prompts: Prompts, pairs: _Pairs, parted: Flags) -> Turns | None:
     kind: Kind = "thinking_removed" if (behind > 0).any() else "tokenizer_join"
     if len(parted) >= _MIN_MARKERS and parted.mean() >= _MARKER_RATIO:
         kind = "unknown"
-    return _turns(prompts, pairs, parted, kind)
+    # Less than a block shows in few turns what all of them lose.
+    return _turns(prompts, pairs, parted, kind, of_all=kind == "thinking_removed")
 
 
 def _shortened(prompts: Prompts, pairs: _Pairs, parted: Flags) -> Turns | None:
@@ -150,8 +151,12 @@ def _with_answer(prompts: Prompts, pairs: _Pairs) -> Numbers:
     return whole
 
 
-def _turns(prompts: Prompts, pairs: _Pairs, which: Flags, kind: Kind) -> Turns:
+def _turns(
+    prompts: Prompts, pairs: _Pairs, which: Flags, kind: Kind, of_all: bool = False
+) -> Turns:
     shared, grain = pairs.shared[which], prompts.grain_tokens
-    picked = _Pairs(pairs.row[which], pairs.before[which], shared)
-    lost = np.maximum(_with_answer(prompts, picked) - shared, 0)
-    return Turns(kind, picked.row, shared, shared + grain, lost, len(pairs.row))
+    lost = np.maximum(_with_answer(prompts, pairs) - pairs.shared, 0)
+    # Where the answer came back, nothing was lost.
+    lost[prompts.cached_tokens[pairs.row] > prompts.prompt_tokens[pairs.before]] = 0
+    total = int((lost if of_all else lost[which]).sum())
+    return Turns(kind, pairs.row[which], shared, shared + grain, total, len(pairs.row))

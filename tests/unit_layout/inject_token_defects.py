@@ -13,10 +13,10 @@ DEFECTS = (
     "value_request", "value_session", "value_user", "value_day", "tool_order",
     "retrieved", "template_version", "thinking_removed", "tokenizer_join",
 )  # fmt: skip
-# What is in the traffic besides, defect or not, and is none: one turn each and no session or tenant
-# told; a tenth of requests of another template; the same text at the end of all; questions that
-# others ask too; retrieved passages in the user's own turn; several tools that only some have.
-SETTINGS = ("plain", "single", "odd", "tail", "asked_again", "passages", "few")
+# What is in the traffic besides, defect or not, and is none: no session or tenant told; a tenth of
+# requests of another template; the same text at the end of all; questions that others ask too;
+# retrieved passages in the user's own turn; few requests.
+SETTINGS = ("plain", "unnamed", "odd", "tail", "asked_again", "passages", "few")
 _IN_TURNS = ("thinking_removed", "tokenizer_join")
 _DAY, _FIRST_DAY = 86_400.0, 20_000
 _NEWLINE, _NEWLINES, _ASSISTANT, _USER, _THINK, _END = range(1, 7)
@@ -72,13 +72,15 @@ class _Author:
         return self._parts[name]
 
 
-def inject(seed: int, defect: str | None) -> Injected:
-    """The traffic of one template over some hours (days where the date is in it)."""
+def inject(seed: int, defect: str | None, mended: bool = False) -> Injected:
+    """The traffic of one template over some hours (days where the date is in it). `mended`: the
+    same requests in every other respect, the defect really mended: values moved to the end of the
+    prompt (of its fixed part, where turns share them), tools in one order, history as it was."""
     author = _Author(random.Random(f"{seed}/{defect}"))
     setting = author.draw.choice(SETTINGS)
-    if setting == "single" and defect in ("value_session", "value_user", *_IN_TURNS):
+    if setting == "unnamed" and defect in ("value_session", "value_user", *_IN_TURNS):
         setting = "plain"  # nothing tells of sessions or turns there
-    template = _Template(author, defect, setting)
+    template = _Template(author, defect, setting, mended)
     requests = _traffic(author, template, days=3 if defect == "value_day" else 1)
     _serve(requests)
     return Injected(requests, template.truth(), f"seed {seed}, {setting}, {defect or 'clean'}")
@@ -87,9 +89,11 @@ def inject(seed: int, defect: str | None) -> Injected:
 class _Template:
     """Renders prompts; the defect is in how it does."""
 
-    def __init__(self, author: _Author, defect: str | None, setting: str) -> None:
+    def __init__(self, author: _Author, defect: str | None, setting: str, mended: bool) -> None:
         draw = author.draw
         self._author, self.defect, self.setting = author, defect, setting
+        self._mended = mended
+        self.moved: list[int] = []  # what stands at the end of the prompt, being mended
         self._system = author.text(draw.randrange(300, 2_500))
         self._tools = [author.text(draw.randrange(40, 160)) for _ in range(draw.randrange(6, 15))]
         self._depth = int(draw.uniform(0, 0.8) * len(self._system))
@@ -124,13 +128,14 @@ class _Template:
             return self._author.same("another template", 700)
         system, tools = list(self._system), list(self._tools)
         if self.defect == "retrieved":
-            system[self._depth : self._depth] = self.passages()
+            self._put(system, self.passages())
         if self.defect == "template_version" and started >= self._version_from:
             # As many words less as there are new ones, or not: both happen.
             less = len(self._new_words) if len(self._new_words) % 2 else 0
             system[self._depth : self._depth + less] = self._new_words
         if self.defect == "tool_order":
             draw.shuffle(tools)
+            tools = self._tools if self._mended else tools
         if self.defect is not None and self.defect.startswith("value_"):
             name = {
                 "value_request": f"request {request}",
@@ -141,8 +146,17 @@ class _Template:
             tokens = draw.randint(*self._value_tokens)
             if self.defect == "value_day":
                 tokens = self._value_tokens[0]
-            system[self._depth : self._depth] = self._author.same(f"value of {name}", tokens)
-        return system + [token for tool in tools for token in tool]
+            self._put(system, self._author.same(f"value of {name}", tokens))
+        head = system + [token for tool in tools for token in tool]
+        if self.defect in ("value_session", "value_user", "value_day"):
+            head, self.moved = head + self.moved, []
+        return head
+
+    def _put(self, system: list[int], value: list[int]) -> None:
+        if self._mended:
+            self.moved = value
+        else:
+            system[self._depth : self._depth] = value
 
     def passages(self) -> list[int]:
         """A few of those there are, in the order in which they were found."""
@@ -166,18 +180,18 @@ class _Template:
 
     def history(self, answer: list[int]) -> list[int]:
         """A past answer as the next prompt has it, its opening included."""
-        if self.defect == "tokenizer_join":
+        if self.defect == "tokenizer_join" and not self._mended:
             return [_ASSISTANT, _NEWLINE, _NEWLINES, *answer[2:]]
-        return [*self.opening(), *answer] if self.defect != "thinking_removed" else [
-            _ASSISTANT, _NEWLINE, *answer
-        ]  # fmt: skip
+        if self.defect == "thinking_removed" and not self._mended:
+            return [_ASSISTANT, _NEWLINE, *answer]
+        return [*self.opening(), *answer]
 
 
 def _traffic(author: _Author, template: _Template, days: int) -> list[Sent]:
     draw = author.draw
     tenants = [f"tenant {number}" for number in range(draw.randrange(4, 9))]
     sent: list[Sent] = []
-    is_single = template.setting == "single"
+    is_unnamed = template.setting == "unnamed"
     sessions = draw.randrange(12, 20) if template.setting == "few" else draw.randrange(30, 60)
     for session in range(sessions * (2 if days > 1 else 1)):
         tenant = draw.choice(tenants)
@@ -187,9 +201,9 @@ def _traffic(author: _Author, template: _Template, days: int) -> list[Sent]:
         for _ in range(draw.choice([1, 2, 3, 4, 5])):
             turns += template.question()
             head = template.head(started, f"session {session}", tenant, len(sent))
-            prompt = head + turns + template.opening()
+            prompt = head + turns + template.moved + template.opening()
             answer = [_NEWLINE, _NEWLINE, *author.text(draw.randrange(80, 300)), _END]
-            labels = ("", "") if is_single else (f"session {session}", tenant)
+            labels = ("", "") if is_unnamed else (f"session {session}", tenant)
             sent.append(Sent(prompt, answer, started, *labels))
             turns += template.history(answer)
             started += draw.uniform(20, 120)

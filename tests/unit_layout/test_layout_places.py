@@ -7,15 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.layout_chains.findings import layout_findings
+from replay.layout_chains.findings import (
+    FREQUENCIES,
+    OTHER_KINDS,
+    PLACE_KINDS,
+    layout_findings,
+)
 from replay.layout_chains.groups import groups_of
 from replay.layout_chains.prompts import Prompts, reused_tokens
 from replay.layout_chains.ranges import ranges_of
+from replay.layout_chains.words import advice_on
 from replay.lru import modelled_cached_tokens
+from replay.pieces import pieces_of
 from replay.rules import RULES
 from replay.traffic import Chains, Traffic
 from tests.unit_layout.inject_token_defects import inject
-from tests.unit_layout.told_from_tokens import VLLM, found_in, is_right
+from tests.unit_layout.told_from_tokens import VLLM, found_in, is_right, prompts_of
 
 # Contents of blocks as small numbers: equal numbers are equal tokens.
 CONTENTS = st.lists(st.lists(st.integers(1, 4), max_size=6), min_size=1, max_size=8)
@@ -30,6 +37,16 @@ def test_a_defect_is_found_with_its_kind_frequency_and_place(defect: str) -> Non
     injected = inject(101, defect)
     found = found_in(injected)
     assert [is_right(each, injected.truth) for each in found] == [True], found
+
+
+@pytest.mark.parametrize("defect", ["value_request", "tool_order"])
+def test_the_gain_told_is_what_mending_it_really_wins(defect: str) -> None:
+    """The same traffic with the value moved to the end, or the tools in one order. Blocks that a
+    value shares with its neighbours count as lost, so that a little less is told."""
+    before, after = (prompts_of(inject(103, defect, mended).requests) for mended in (False, True))
+    (found,) = layout_findings(before, VLLM)
+    reused = [int(reused_tokens(each.contents, each.scope, 16).sum()) for each in (before, after)]
+    assert found.gain_tokens == pytest.approx(reused[1] - reused[0], rel=0.03)
 
 
 @pytest.mark.parametrize("seed", [101, 102])
@@ -156,6 +173,38 @@ def test_requests_of_no_template_are_put_together_by_what_they_hold() -> None:
     contents = [[10 + row, *range(100 + 50 * (row % 2), 120 + 50 * (row % 2))] for row in range(7)]
     told = prompts_of_contents([*contents, [900, 901]])
     assert [group.tolist() for group in groups_of(told)] == [[0, 2, 4, 6], [1, 3, 5]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(CONTENTS, st.data())
+def test_whatever_prompts_hold_findings_are_within_bounds(
+    contents: list[list[int]], data: st.DataObject
+) -> None:
+    """No content makes it fail, sessions, counts, scopes and pieces as they come."""
+    count = len(contents)
+
+    def column(values: st.SearchStrategy[object]) -> list[object]:
+        return data.draw(st.lists(values, min_size=count, max_size=count))
+
+    told = prompts_of_contents(
+        contents,
+        started=column(st.integers(0, 400_000)),
+        session=column(st.sampled_from(["", "s", "t"])),
+        tenant=column(st.sampled_from(["", "a", "b"])),
+        scope=column(st.sampled_from(["", "x", "y", "z"])),
+        cached_tokens=column(st.integers(-1, 64)),
+        output_tokens=column(st.integers(0, 400)),
+        pieces=pieces_of(contents) if data.draw(st.booleans()) else None,
+    )
+    for rule in (VLLM, RULES["openai"], RULES["vllm"].of_blocks(64)):
+        for each in layout_findings(told, rule, is_hosted=rule.name == "openai"):
+            assert each.kind in (*PLACE_KINDS, *OTHER_KINDS)
+            assert each.frequency in (*FREQUENCIES, "")
+            assert (each.frequency == "") == (each.kind in OTHER_KINDS)
+            assert 0 <= each.from_token <= each.until_token
+            assert 0 < each.requests <= each.template_requests == count
+            assert 0 <= each.gain_tokens <= told.prompt_tokens.sum()
+            assert advice_on(each, int(told.prompt_tokens.sum()), 16)
 
 
 def test_nothing_and_one_request_have_no_findings() -> None:
