@@ -70,9 +70,13 @@ def test_t81_history_rendered_without_thinking_is_the_template_s_doing() -> None
 
 def test_t81_a_prompt_that_ends_in_a_thinking_marker_history_lacks() -> None:
     marker, user = "\n<|assistant|>\n", "\n<|user|>\n"
-    said = [f"{_RULES}{user}Is it on?{marker}", f"It is off, as far as I can see.{user}Now?{marker}",
-            f"On. It was switched on a minute ago.{user}Why?{marker}"]  # fmt: skip
-    rows = [{"prompt": "".join(said[: n + 1]) + "<think>\n", "session_id": "s"} for n in range(3)]
+    said = [
+        f"{_RULES}{user}Is it on?{marker}",
+        f"It is off, as far as I can see.{user}Now?{marker}",
+        f"On. It was switched on a minute ago.{user}Why?{marker}",
+    ]
+    texts = ["".join(said[:count]) + "<think>\n" for count in (1, 2, 3)]
+    rows: list[dict[str, object]] = [{"prompt": text, "session_id": "s"} for text in texts]
     (found,) = search(prompts_of(rows), block_tokens=1).findings
     assert found.kind == "thinking_removed"
     # The last tokens of turn 1 are all that is lost, so at 16 a block it is no finding.
