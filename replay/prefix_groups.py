@@ -17,9 +17,9 @@ import numpy as np
 
 from replay.traffic import Chains, Names, Numbers
 
-# So many callers must part behind a prefix: a prompt that is tried out, edited or answered anew parts
-# into a few ways. Where conversations are not known, one that was taken up again at many places looks
-# like many callers, so that more are asked for.
+# So many callers must part behind a prefix: a prompt that is tried out, edited or answered anew
+# parts into a few ways. Where conversations are not known, one that was taken up again at many
+# places looks like many callers, so that more are asked for.
 MIN_CALLERS = 5
 MIN_UNKNOWN_CALLERS = 8
 # And of all requests at least this share begins with it: smaller ones are documents that a few ask
@@ -50,8 +50,8 @@ class PrefixGroups:
 
 
 def prefix_groups(chains: Chains, caller: Numbers, prompt_tokens: Numbers) -> PrefixGroups:
-    """The shared prefixes of requests. `caller`: a number for each conversation, one below 0 for each
-    request of an unknown one. Prompts that end in the same block are told apart by their tokens.
+    """The shared prefixes of requests. `caller`: a number for each conversation, one below 0 for
+    each request of an unknown one. Prompts that end in one block are told apart by their tokens.
 
     No requests, or none with a chain: nothing is found.
     """

@@ -23,6 +23,8 @@ LONGEST_GAP_SHARE = 0.5
 # Callers are much the same at this cosine, and more so by this factor than those of any other.
 MIN_COSINE = 0.5
 MIN_LEAD = 1.25
+# Tenants or routes that are compared, so that a million of them take no memory.
+MOST_CALLERS = 2_000
 
 Matrix = npt.NDArray[np.float64]
 
@@ -138,10 +140,13 @@ def _prefixes(column: Names, chains: Chains, groups: PrefixGroups) -> list[Names
 
 
 def _cosines(groups: PrefixGroups, circle: Numbers) -> Matrix:
-    """How alike the callers of two templates are, from 0 to 1."""
+    """How alike the callers of two templates are, from 0 to 1; by those who ask most."""
     told = (groups.of >= 0) & (circle >= 0)
-    counts = np.zeros((len(groups.found), int(circle.max(initial=-1)) + 1))
-    np.add.at(counts, (groups.of[told], circle[told]), 1)
+    asking, often = np.unique(circle[told], return_counts=True)
+    most = np.sort(asking[np.argsort(-often, kind="stable")[:MOST_CALLERS]])
+    told &= np.isin(circle, most)
+    counts = np.zeros((len(groups.found), len(most)))
+    np.add.at(counts, (groups.of[told], np.searchsorted(most, circle[told])), 1)
     unit = counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1)
     cosines: Matrix = unit @ unit.T
     return cosines

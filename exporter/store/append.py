@@ -28,7 +28,7 @@ from exporter.store.feed import Feed
 from exporter.store.identity import Facts, Settled
 from exporter.store.rollup import REPORTED
 from exporter.store.store import Store
-from exporter.templates_found.assign import ANY_UNNAMED, assign_fresh
+from exporter.templates_found.assign import ANY_UNNAMED, ASSIGN_FRESH
 from queries.times import utc_without_zone
 
 
@@ -275,7 +275,8 @@ class _Append:
     def _assign_templates(self) -> None:
         """Gives fresh rows that name no template the found one their chain begins with."""
         if self.store.found_blocks:
-            assign_fresh(self.cursor, self.fresh.batch, self.store.found_blocks)
+            asked = {"batch": self.fresh.batch, "blocks": self.store.found_blocks}
+            self.cursor.execute(self.store.parsed(ASSIGN_FRESH), asked)
 
     def _reject(
         self, bad: list[BadLine], unreadable: bool, result: BatchResult, delta: CounterDelta

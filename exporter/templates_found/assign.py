@@ -35,7 +35,8 @@ _OWN = f"""
     FROM asked JOIN found_prefixes USING (prefix, hash_key_id, place)
         JOIN found_templates USING (name)
     GROUP BY stored_row"""
-_ASSIGN_FRESH = f"""UPDATE requests SET template = own.template, found_template = own.name
+# Gives the rows of a batch their templates, before they are folded. Parameters: batch, blocks.
+ASSIGN_FRESH = f"""UPDATE requests SET template = own.template, found_template = own.name
     FROM ({_OWN.format(condition=f"batch = $batch AND {UNNAMED}")}) own
     WHERE requests.rowid = own.stored_row"""
 
@@ -46,11 +47,6 @@ def found_blocks(cursor: duckdb.DuckDBPyConnection) -> list[int]:
     return [blocks for (blocks,) in rows]
 
 
-def assign_fresh(cursor: duckdb.DuckDBPyConnection, batch: int, blocks: list[int]) -> None:
-    """Gives the rows of a batch their templates, before they are folded."""
-    cursor.execute(_ASSIGN_FRESH, {"batch": batch, "blocks": blocks})
-
-
 def assign_stored(
     cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime, blocks: list[int]
 ) -> int:
@@ -58,13 +54,22 @@ def assign_stored(
     many changed. Counters for Prometheus keep what was known when a row arrived: they cannot fall.
     """
     condition = f"ts >= $since AND ts < $until AND {NOT_GIVEN}"
+    return _assign(cursor, condition, {"since": since, "until": until, "blocks": blocks})
+
+
+def assign_later(cursor: duckdb.DuckDBPyConnection, after: int, blocks: list[int]) -> int:
+    """The same for rows after a batch that have none yet: what was found while they came in."""
+    return _assign(cursor, f"batch > $after AND {UNNAMED}", {"after": after, "blocks": blocks})
+
+
+def _assign(cursor: duckdb.DuckDBPyConnection, condition: str, given: dict[str, object]) -> int:
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE turned AS
         SELECT r.rowid AS stored_row, own.name AS own_name, own.template AS own_template,
             r.* EXCLUDE ({_LARGE})
         FROM requests r JOIN ({_OWN.format(condition=condition)}) own ON r.rowid = own.stored_row
         WHERE (r.template, r.found_template) IS DISTINCT FROM (own.template, own.name)""",
-        {"since": since, "until": until, "blocks": blocks},
+        given,
     )
     return move(cursor)
 

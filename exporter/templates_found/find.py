@@ -5,12 +5,14 @@ both its sides; of a long file in one such day after the other, half a day apart
 day is read at a time (`sample.py`), so that memory is bounded however much there is.
 """
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import duckdb
 
+from exporter.store.fold import last_batch
 from exporter.store.store import Store
-from exporter.templates_found.assign import NOT_GIVEN, assign_stored
+from exporter.templates_found.assign import NOT_GIVEN, assign_later, assign_stored
 from exporter.templates_found.found import found_in
 from exporter.templates_found.keep import count_seen, keep
 from exporter.templates_found.sample import read_sample
@@ -18,8 +20,12 @@ from replay.prefix_groups import MIN_CALLERS
 
 # Until which batch rows were looked at.
 _LOOKED_AT = "templates_looked_at"
-_DAY, _HALF_DAY = timedelta(days=1), timedelta(hours=12)
+_DAY = timedelta(days=1)
 _A_MOMENT = timedelta(microseconds=1)
+# About so many rows get a template in one transaction, in which no other rows can come in.
+_ROWS_AT_ONCE = 50_000
+
+Span = tuple[datetime, datetime]
 
 
 def find_templates(store: Store) -> int:
@@ -27,47 +33,66 @@ def find_templates(store: Store) -> int:
 
     Rows on their way in meanwhile get what is known by then, and are looked at the next time.
     """
-    cursor, until = store.cursor(), store.last_batch
-    ends = _new_days(cursor, until)
-    if not ends:
+    cursor = store.cursor()
+    after, until = _looked_at(cursor), last_batch(cursor)
+    days = _new_days(cursor, after, until)
+    if not days:
         return 0
-    added = [keep(store, found_in(read_sample(cursor, end - _DAY, end), store.key)) for end in ends]
-    changed = 0
+    added = [keep(store, found_in(read_sample(cursor, *day), store.key)) for day in days]
     if any(one.templates for one in added):
-        changed = _assign_all(store, cursor)
-    else:  # a known one in another scope
-        for end in (end for end, one in zip(ends, added, strict=True) if one.prefixes):
-            changed += _assign(store, end - _DAY, end)
+        changed = _assign(store, cursor, _all_time(cursor))
+    else:  # known ones, maybe in a scope where they were not met before
+        in_scopes = [day for day, one in zip(days, added, strict=True) if one.prefixes]
+        changed = _assign(store, cursor, in_scopes)
     with store.write() as writer:
+        changed += assign_later(writer, after, store.found_blocks)
         count_seen(writer)
     store.set_meta(_LOOKED_AT, str(until))
     return changed
 
 
-def _new_days(cursor: duckdb.DuckDBPyConnection, until: int) -> list[datetime]:
-    """The ends of days to look at: of every half day with enough new rows, just after its last."""
+def _looked_at(cursor: duckdb.DuckDBPyConnection) -> int:
     row = cursor.execute("SELECT value FROM meta WHERE key = $key", {"key": _LOOKED_AT}).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _new_days(cursor: duckdb.DuckDBPyConnection, after: int, until: int) -> list[Span]:
+    """The day up to the last row of every half day that has enough new ones."""
     rows = cursor.execute(
         f"""SELECT max(ts) FROM requests
         WHERE batch > $after AND batch <= $until AND {NOT_GIVEN}
-        GROUP BY time_bucket(INTERVAL 12 HOUR, ts) HAVING count(*) >= $least ORDER BY 1""",
-        {"after": int(row[0]) if row else 0, "until": until, "least": MIN_CALLERS},
+        GROUP BY time_bucket(INTERVAL 12 HOUR, ts) HAVING count(*) >= {MIN_CALLERS} ORDER BY 1""",
+        {"after": after, "until": until},
     ).fetchall()
-    return [last + _A_MOMENT for (last,) in rows]
+    return [(last + _A_MOMENT - _DAY, last + _A_MOMENT) for (last,) in rows]
 
 
-def _assign_all(store: Store, cursor: duckdb.DuckDBPyConnection) -> int:
-    """Day by day, so that other rows need not wait long."""
-    span = cursor.execute(f"SELECT min(ts), max(ts) FROM requests WHERE {NOT_GIVEN}").fetchone()
-    if span is None or span[0] is None:
-        return 0
-    changed, since = 0, span[0]
-    while since <= span[1]:
-        changed += _assign(store, since, since + _DAY)
-        since += _DAY
+def _all_time(cursor: duckdb.DuckDBPyConnection) -> list[Span]:
+    rows = cursor.execute("SELECT min(ts), max(ts) FROM requests").fetchall()
+    return [(first, last + _A_MOMENT) for first, last in rows if first is not None]
+
+
+def _assign(store: Store, cursor: duckdb.DuckDBPyConnection, spans: Sequence[Span]) -> int:
+    changed = 0
+    for span in spans:
+        for since, until in _parts(cursor, *span):
+            with store.write() as writer:
+                changed += assign_stored(writer, since, until, store.found_blocks)
     return changed
 
 
-def _assign(store: Store, since: datetime, until: datetime) -> int:
-    with store.write() as writer:
-        return assign_stored(writer, since, until, store.found_blocks)
+def _parts(cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> Iterator[Span]:
+    """Whole hours, as many as have a transaction's rows; the first and last as far as asked."""
+    hours = cursor.execute(
+        f"""SELECT greatest(date_trunc('hour', ts), $since), count(*) FROM requests
+        WHERE ts >= $since AND ts < $until AND {NOT_GIVEN} GROUP BY 1 ORDER BY 1""",
+        {"since": since, "until": until},
+    ).fetchall()
+    rows = 0
+    for hour, count in hours:
+        if rows and rows + count > _ROWS_AT_ONCE:
+            yield since, hour
+            since, rows = hour, 0
+        rows += count
+    if rows:
+        yield since, until

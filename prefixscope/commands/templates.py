@@ -17,10 +17,10 @@ from prefixscope.tables import terminal
 
 def templates(
     found: Annotated[
-        str | None, typer.Argument(help="A found template, like auto:1a2b3c4d.", metavar="[FOUND]")
+        str | None, typer.Argument(help="A found template, like auto:1a2b3c4d.", metavar="FOUND")
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(help="What to call it from now on.", metavar="[NAME]")
+        str | None, typer.Argument(help="What to call it from now on.", metavar="NAME")
     ] = None,
     since: Annotated[
         str | None,

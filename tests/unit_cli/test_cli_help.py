@@ -35,6 +35,7 @@ COMMANDS = (
     "geometry",
     "doctor",
     "names",
+    "templates",
     "formats",
     "engines",
 )

@@ -24,7 +24,7 @@ class Kind:
     """What is hard about a world. `tenants_each`: callers of one template."""
 
     templates: int = 20
-    requests: int = 4_000
+    requests: int = 3_000
     largest_to_smallest: float = 100.0
     shortest_tokens: int = 150
     longest_tokens: int = 4_000

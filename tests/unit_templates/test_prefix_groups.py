@@ -55,7 +55,7 @@ def test_found_templates_are_the_known_ones(name: str) -> None:
 
 
 def test_without_conversations_known() -> None:
-    world = made(Kind(requests=8_000, turns=4, long_conversations=5, retried_share=0.1), 3)
+    world = made(Kind(requests=6_000, turns=4, long_conversations=5, retried_share=0.1), 3)
     nobody = -1 - np.arange(len(world.started))
     groups = prefix_groups(world.chains, nobody, world.prompt_tokens)
     assert adjusted_rand_index(world.known, groups.of) >= 0.95
@@ -88,16 +88,21 @@ def test_another_day_and_another_sample_find_the_same() -> None:
     for found in ends[1:]:
         both = ends[0].keys() & found.keys()
         assert [ends[0][one] for one in both] == [found[one] for one in both]
-        assert len(both) >= 12
+        assert len(both) >= 10
 
 
 def _ends(world: World) -> dict[int, list[tuple[int, int]]]:
-    """Known template -> blocks and name of the last block of each prefix that was found for it."""
+    """Known template -> blocks and name of the last block of each prefix that was found for it.
+
+    What several rare templates have in common may be found too, which is nobody's.
+    """
     groups = prefix_groups(world.chains, world.session, world.prompt_tokens)
     found = defaultdict(list)
-    for one in groups.found:
-        end = (one.blocks, _last(world.chains, one.member, one.blocks))
-        found[int(world.template[one.member])].append(end)
+    for place, one in enumerate(groups.found):
+        template, counts = np.unique(world.template[groups.of == place], return_counts=True)
+        if counts.max() >= 0.9 * counts.sum():
+            end = (one.blocks, _last(world.chains, one.member, one.blocks))
+            found[int(template[counts.argmax()])].append(end)
     return found
 
 

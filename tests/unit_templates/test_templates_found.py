@@ -1,7 +1,9 @@
 """Found templates in a store: their names in rows, roll-ups and counters, and who names them."""
 
+import hashlib
 import io
 import json
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -18,10 +20,10 @@ from exporter import templates_http
 from exporter.errors import PrefixscopeError
 from exporter.sources.intake import Intake
 from exporter.store.store import KEY_NAME, Store
-from exporter.templates_found import keep
+from exporter.templates_found import find, keep, watch
 from exporter.templates_found.find import find_templates
 from exporter.templates_found.keep import give_name
-from exporter.templates_found.sample import read_sample
+from exporter.templates_found.sample import Sample, read_sample
 from prefixscope.client import OpenStore
 from prefixscope.commands import templates as command
 from prefixscope.loading import load
@@ -196,18 +198,18 @@ def test_one_template_in_many_scopes_has_one_name(store: Store) -> None:
     assert found["prefix_tokens"] == 64, "70 tokens are four whole blocks"
 
 
-def test_the_name_depends_on_the_secret_key_alone(tmp_path: Path) -> None:
-    names = []
-    for folder, key in (("a", KEY), ("b", KEY), ("c", "another key")):
-        opened = _open(tmp_path / folder)
-        opened.key = key
-        _load(opened, _calls(CHECKOUT, 9))
-        find_templates(opened)
-        names.append(_found(opened)[0]["name"])
-        opened.close()
-    assert names[0] == names[1] != names[2]
+def test_the_name_gives_no_prompt_away(store: Store) -> None:
+    _load(store, _calls(CHECKOUT, 9))
+    find_templates(store)
     chain = chain_hashes(CHECKOUT, 16, "", KEY)[-1]
-    assert f"{chain:016x}"[:8] not in str(names[0])
+    assert _ask(store, "SELECT prefix, hash_key_id FROM found_templates") == [
+        (chain, hash_key_id(KEY))
+    ]
+    # BLAKE2b of the chain hash, its key id and no place, keyed with the SHA-256 of the key.
+    secret = hashlib.sha256(KEY.encode()).digest()
+    text = struct.pack("<Q", chain) + f"{hash_key_id(KEY)}/".encode()
+    digest = hashlib.blake2b(text, digest_size=4, key=secret, person=b"template").hexdigest()
+    assert [row["name"] for row in _found(store)] == [f"auto:{digest}"]
 
 
 def test_names_of_another_key_replica_or_trace_are_other_names(store: Store) -> None:
@@ -418,3 +420,44 @@ def test_a_long_file_is_looked_through_day_by_day(store: Store) -> None:
     assert _templates(store)[None] == 0
     assert [row["heir_of"] != "" for row in _found(store)].count(True) == 1
     assert names[64]["requests"] == 9
+
+
+def test_rows_that_come_while_templates_are_looked_for_get_them_the_next_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _load(store, _calls(CHECKOUT, 9))
+    look = find.read_sample
+
+    def meanwhile(*asked: object) -> Sample:
+        sample = look(*asked)  # type: ignore[arg-type]
+        _load(store, _calls(CHECKOUT, 6, MONDAY + timedelta(hours=1)))
+        return sample
+
+    monkeypatch.setattr(find, "read_sample", meanwhile)
+    monkeypatch.setattr(find, "_ROWS_AT_ONCE", 4)
+    find_templates(store)
+    monkeypatch.setattr(find, "read_sample", look)
+    with store.write() as cursor:  # as if they had come after the last look into the store
+        cursor.execute("UPDATE requests SET template = NULL, found_template = NULL WHERE batch = 2")
+        cursor.execute("UPDATE hour_rollup SET template = NULL WHERE hour = '2026-11-23 01:00'")
+    find_templates(store)
+    assert _templates(store) == {_found(store)[0]["name"]: 15}
+    _sums_agree(store)
+
+
+def test_the_watch_looks_again_after_a_failure(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def too_large(_: Store) -> int:
+        raise PrefixscopeError("the store's memory limit is too small")
+
+    worker = watch.TemplateWatch(store)
+    assert worker.pause_seconds() == watch.FIRST_SECONDS
+    monkeypatch.setattr(watch, "find_templates", too_large)
+    worker.judge_once()
+    assert "memory limit" in caplog.text
+    assert worker.pause_seconds() == watch.EVERY_SECONDS
+    monkeypatch.undo()
+    _load(store, _calls(CHECKOUT, 9))
+    worker.judge_once()
+    assert len(_found(store)) == 1
