@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.two_tenants import MODEL, SERVER, ask_all, behind_a_tap
+from tests.engine.two_tenants import MODEL, SERVER, ask_all, llama_server, tap_before
 from tests.unit_isolation.told import audited, check_told
 
 pytestmark = [
@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def test_what_one_tenant_had_computed_another_was_served(tmp_path: Path) -> None:
-    with behind_a_tap(tmp_path) as tap:
+    with llama_server(tmp_path) as server, tap_before(server, tmp_path) as tap:
         told = ask_all(tap, tmp_path)
     log = tmp_path / "tap.ndjson"
     assert "salt of" not in log.read_text()

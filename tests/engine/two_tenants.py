@@ -1,4 +1,4 @@
-"""Tenants with salts of their own before a real llama-server, which ignores salts.
+"""Tenants with salts of their own before a real engine: llama-server ignores salts, vLLM does not.
 
     PREFIXSCOPE_LLAMA_SERVER=… PREFIXSCOPE_LLAMA_MODEL=… python -m tests.engine.two_tenants OUT
 
@@ -42,22 +42,29 @@ def asked() -> list[tuple[str, list[int]]]:
 
 
 @contextmanager
-def behind_a_tap(folder: Path) -> Iterator[str]:
-    """A llama-server and a tap in front of it that hashes prompts; the address of the tap."""
-    ports = free_port(), free_port()
-    server, tap = (f"http://127.0.0.1:{port}" for port in ports)
+def llama_server(folder: Path) -> Iterator[str]:
+    """The address of a llama-server."""
+    port = free_port()
+    server, log = f"http://127.0.0.1:{port}", folder / "llama.log"
     start = [str(SERVER), "-m", str(MODEL), "--alias", "tiny", "--host", "127.0.0.1", "--port",
-             str(ports[0]), "-np", "4", "-c", "8192"]  # fmt: skip
+             str(port), "-np", "4", "-c", "8192"]  # fmt: skip
+    with running(start, log) as process:
+        wait_for("llama-server", lambda: b"ok" in get(f"{server}/health"), 120, process, log)
+        yield server
+
+
+@contextmanager
+def tap_before(server: str, folder: Path) -> Iterator[str]:
+    """The address of a tap in front of a server, which hashes prompts."""
+    port = free_port()
+    tap, log = f"http://127.0.0.1:{port}", folder / "proxy.log"
     settings = {"HASHES": "all", "REPLICA": REPLICA}
-    front = ["env", *(f"PREFIXSCOPE_TAP_{name}={value}" for name, value in settings.items()),
-             PROGRAM, "tap", "--upstream", server, "--listen", f"127.0.0.1:{ports[1]}",
+    start = ["env", *(f"PREFIXSCOPE_TAP_{name}={value}" for name, value in settings.items()),
+             PROGRAM, "tap", "--upstream", server, "--listen", f"127.0.0.1:{port}",
              "--out", str(folder / "tap.ndjson")]  # fmt: skip
-    with running(start, folder / "llama.log") as process:
-        wait_for("llama-server", lambda: b"ok" in get(f"{server}/health"), 120, process,
-                 folder / "llama.log")  # fmt: skip
-        with running(front, folder / "proxy.log") as proxy:
-            wait_for("tap", lambda: b"ok" in get(f"{tap}/health"), 60, proxy, folder / "proxy.log")
-            yield tap
+    with running(start, log) as process:
+        wait_for("tap", lambda: get(f"{tap}/health") is not None, 60, process, log)
+        yield tap
 
 
 def ask_all(tap: str, folder: Path) -> list[Told]:
@@ -71,7 +78,7 @@ def ask_all(tap: str, folder: Path) -> list[Told]:
             Told(
                 tenant,
                 answer["usage"]["prompt_tokens"],
-                answer["timings"]["cache_n"],
+                (answer["usage"]["prompt_tokens_details"] or {}).get("cached_tokens", 0),
                 max(own, default=0),
             )
         )
@@ -102,7 +109,7 @@ def main(out: Path) -> None:
     """Record into a folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with behind_a_tap(folder) as tap:
+        with llama_server(folder) as server, tap_before(server, folder) as tap:
             told = ask_all(tap, folder)
         out.mkdir(parents=True, exist_ok=True)
         (out / "tap.ndjson").write_bytes((folder / "tap.ndjson").read_bytes())
