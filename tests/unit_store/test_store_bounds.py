@@ -10,7 +10,7 @@ from pathlib import Path
 from exporter.store.store import Store, StoreSettings
 from tests.log_path import ask, hit_ratio, load
 
-THREADS, QUERIES = 20, 50
+THREADS, QUERIES = 20, 15
 
 
 def _many(start: int, rows: int) -> bytes:

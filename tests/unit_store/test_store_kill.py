@@ -11,7 +11,7 @@ from pathlib import Path
 from exporter.store.store import Store
 from tests.log_path import SMALL, ndjson
 
-KILLS = 10
+KILLS = 6
 ROWS = 40_000
 
 # Reads ever more of the file, as a follower does, and says so after each batch.
