@@ -49,7 +49,8 @@ _NEVER = np.iinfo(np.int64).max
 class Fleet:
     """Replicas that are alike. `lifetime_seconds`: idle blocks are not found after it; None: until
     their memory is needed. `resets`: moments, in the prompts' own seconds, at which a replica
-    forgets all. `caches`: False: nothing is ever found."""
+    forgets all. `caches`: False: nothing is ever found. `clients`: each sends its next request when
+    its last one ends, whatever the recorded times, as load generators do; None: as recorded."""
 
     replicas: int
     capacity_blocks: int
@@ -59,6 +60,7 @@ class Fleet:
     lifetime_seconds: float | None = None
     resets: Moments = field(default_factory=Moments)
     caches: bool = True
+    clients: int | None = None
 
     def __post_init__(self) -> None:
         if self.replicas < 1 or self.capacity_blocks < 1:
@@ -114,6 +116,7 @@ class _Rules(NamedTuple):
     prefill: float
     overhead: int
     most_running: int
+    clients: int
     lifetime: int
     lag: int
     guesses: bool
@@ -156,6 +159,7 @@ class _Queues(NamedTuple):
     running: Numbers
     prefilling: Numbers
     loads: Numbers
+    ended: Numbers  # one number: requests that are over, on all replicas
 
 
 class _Events(NamedTuple):
@@ -258,6 +262,7 @@ def _rules(prompts: Prompts, fleet: Fleet) -> _Rules:
         prefill=1 / (clock.prefill_tokens_per_second * MICROSECOND),
         overhead=round(clock.prefill_overhead_seconds / MICROSECOND),
         most_running=clock.most_running,
+        clients=fleet.clients or 0,
         lifetime=_NEVER if lifetime is None else round(lifetime / MICROSECOND),
         lag=round((clock.summary_lag_seconds or 0.0) / MICROSECOND),
         guesses=clock.summary_lag_seconds is None,
@@ -305,6 +310,7 @@ def _queues(requests: int, replicas: int) -> _Queues:
         running=np.zeros(replicas, np.int64),
         prefilling=np.zeros(replicas, np.int64),
         loads=np.zeros(replicas, np.int64),
+        ended=np.zeros(1, np.int64),
     )
 
 
@@ -333,14 +339,20 @@ def _run(
     reset_replicas: Numbers,
 ) -> None:
     uncached = np.empty(len(queues.first), np.int64)
-    arriving, resetting = 0, 0
+    arriving, resetting, now = 0, 0, 0
     while True:
-        arrival = requests.arrived[arriving] if arriving < len(requests.arrived) else _NEVER
+        arrival = _NEVER
+        if arriving < len(requests.arrived):
+            if rules.clients == 0:
+                arrival = requests.arrived[arriving]
+            elif arriving - queues.ended[0] < rules.clients:
+                arrival = requests.arrived[arriving] = now
         reset = reset_times[resetting] if resetting < len(reset_times) else _NEVER
         end = events.time[0] if events.counts[0] else _NEVER
         if arrival == _NEVER and end == _NEVER:
             break
         # What ends at a moment is over for whoever arrives at it.
+        now = min(arrival, reset, end)
         if end <= reset and end <= arrival:
             _end(requests, rules, pools, below, views, queues, events, results, end)
         elif reset <= arrival:
@@ -370,6 +382,7 @@ def _arrive(
 ) -> None:
     """Route a request and let it wait; one that fits no replica is refused."""
     if requests.held_begins[request] == requests.held_begins[request + 1]:
+        queues.ended[0] += 1
         return
     now = requests.arrived[request]
     _learn(views, now)
@@ -545,6 +558,7 @@ def _end(
     else:
         release(pools, replica, held, now)
         queues.running[replica] -= 1
+        queues.ended[0] += 1
     _start(requests, rules, pools, below, views, queues, events, results, replica, now)
 
 

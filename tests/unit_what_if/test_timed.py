@@ -241,6 +241,17 @@ def test_at_most_so_many_run_at_once() -> None:
     assert ttft(serve_timed(prompts, FULL, fleet(clock=clock))) == [0.004, 0.908]
 
 
+def test_clients_send_their_next_request_when_the_last_one_ends() -> None:
+    """Two clients, two replicas, prefills of 4 ms: 0 and 1 at once, 2 and 3 at 4 ms, whatever the
+    times of the trace; a request that is refused lets its client go on."""
+    prompts = at([(4, [0]), (4, [1]), (40, list(range(10, 20))), (4, [2]), (4, [3])], [9.0] * 5)
+    served = serve_timed(prompts, FULL, fleet(replicas=2, capacity=5, clients=2))
+    assert served.refused.tolist() == [False, False, True, False, False]
+    assert [round(seconds, 6) for seconds in served.ttft_seconds[[0, 1, 3, 4]]] == [0.004] * 4
+    one = serve_timed(prompts, FULL, fleet(capacity=5, clients=2))
+    assert ttft(one)[1] == 0.008  # both clients at once, one replica
+
+
 def test_wrong_settings_are_refused() -> None:
     for wrong in (
         {"prefill_tokens_per_second": 0.0},
