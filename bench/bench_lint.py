@@ -18,6 +18,8 @@ from tests.unit_lint.inject_defects import KINDS, SAMPLE, Log, make_log, session
 from tests.unit_lint.scoring import Score, prompts_of, searched
 
 BAR = 0.95
+# Of a session in the logs of one kind; the mixed ones have up to seven.
+_TURNS = 3
 
 
 def mended_cached_tokens(log: Log, kind: str) -> int:
@@ -44,11 +46,11 @@ def main() -> int:
     for kind in KINDS:
         alone, exact, off = Score(), 0, []
         for seed in seeds:
-            log = make_log(seed, recorded, [kind])
+            log = make_log(seed, recorded, [kind], turns=_TURNS)
             report = searched(log)
             for score in (alone, every):
                 score.add(f"seed {seed}", log, report)
-            mended = make_log(seed, recorded, [kind], repaired=True)
+            mended = make_log(seed, recorded, [kind], repaired=True, turns=_TURNS)
             difference = report.together.mended_cached_tokens - mended_cached_tokens(mended, kind)
             exact += not difference
             off += [difference] if difference else []

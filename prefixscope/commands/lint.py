@@ -23,45 +23,51 @@ class Form(StrEnum):
     JSON = "json"
 
 
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="Logs with the text of prompts: OpenAI or Anthropic requests as JSON lines, LiteLLM "
+        "spend logs with messages, rows with a prompt, or text files of one prompt.",
+    ),
+]
+Against = Annotated[
+    list[Path] | None,
+    typer.Option(help="A log of the version before: what changes with the new one?"),
+]
+BlockTokens = Annotated[int, typer.Option(min=1, help="The cache's unit of reuse.")]
+CapacityBlocks = Annotated[
+    int | None, typer.Option(min=1, help="Blocks the cache holds.", show_default="never full")
+]
+Requests = Annotated[
+    int, typer.Option(min=2, help="Compare at most so many requests, whole sessions of them.")
+]
+Quotes = Annotated[
+    bool | None,
+    typer.Option(
+        "--quotes/--no-quotes",
+        help="Show the text that changes.",
+        show_default="on a terminal only",
+    ),
+]
+As = Annotated[Form, typer.Option("--output", help="How to write it; json has none of the text.")]
+
+
 def lint(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Logs with the text of prompts: OpenAI or Anthropic requests as JSON lines, "
-            "LiteLLM spend logs with messages, rows with a prompt, or text files of one prompt.",
-        ),
-    ],
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(help="A log of the version before: what changes with the new one?"),
-    ] = None,
-    block_tokens: Annotated[int, typer.Option(min=1, help="The cache's unit of reuse.")] = 16,
-    capacity_blocks: Annotated[
-        int | None,
-        typer.Option(min=1, help="Blocks the cache holds.", show_default="never full"),
-    ] = None,
-    requests: Annotated[
-        int, typer.Option(min=2, help="Compare at most so many requests, whole sessions of them.")
-    ] = 500,
-    quotes: Annotated[
-        bool | None,
-        typer.Option(
-            "--quotes/--no-quotes",
-            help="Show the text that changes.",
-            show_default="on a terminal only",
-        ),
-    ] = None,
-    as_: Annotated[
-        Form, typer.Option("--output", help="How to write it; json has none of the text.")
-    ] = Form.TABLE,
+    files: Files,
+    against: Against = None,
+    block_tokens: BlockTokens = 16,
+    capacity_blocks: CapacityBlocks = None,
+    requests: Requests = 500,
+    quotes: Quotes = None,
+    as_: As = Form.TABLE,
 ) -> None:
     """Find what in the layout of prompts breaks reuse: clocks, ids, shuffled tools and the like.
 
     Each finding has its place, the text that changes, and a proof: the token hit ratio of a replay
     as it is and with that place mended. Nothing of the text is kept or sent anywhere.
-    Status 0: nothing found, or only a change that comes once. 1: it failed. 2: wrong usage.
-    3: something breaks reuse; with --against: the new version is worse than the old one.
+    Exit status 3: something breaks reuse, or with --against the new version is worse than the old.
+    0: neither. 1: it failed. 2: wrong usage.
 
     Example: prefixscope lint requests.jsonl
 
