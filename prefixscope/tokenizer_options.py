@@ -17,7 +17,7 @@ Tokenizer = Annotated[
         "--tokenizer",
         metavar="[MODEL=]PATH",
         help="tokenizer.json of the model, or its folder: prompts in the rows become chains of its "
-        "tokens. Needs prefixscope[tokenizers].",
+        "tokens. Needs the extra tokenizers.",
     ),
 ]
 ChatTemplate = Annotated[

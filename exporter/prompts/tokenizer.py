@@ -1,22 +1,31 @@
 """Tokenizers of models, from files at hand: a prompt becomes the ids that an engine works with."""
 
+import importlib
 import json
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from exporter.errors import PrefixscopeError
 from exporter.prompts.asked import Prompt
 from exporter.prompts.settings import ANY_MODEL, TokenizerSettings
 from exporter.prompts.template import ChatTemplate, NotRendered
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 _TOKENIZER, _CONFIG, _TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
 # A template that a model has for prompts with tools, where it has several.
 _DEFAULT, _WITH_TOOLS = "default", "tool_use"
+
+
+class _Encoding(Protocol):
+    @property
+    def ids(self) -> list[int]: ...
+
+
+class _Tokenizer(Protocol):
+    """What is used of a tokenizer of the library, which comes with an extra."""
+
+    def encode(self, sequence: str, *, add_special_tokens: bool) -> _Encoding: ...
 
 
 class ModelTokenizer:
@@ -45,10 +54,9 @@ class ModelTokenizer:
 
     def _ids(self, text: str, special: bool) -> list[int]:
         try:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+            return self._tokenizer.encode(text, add_special_tokens=special).ids
         except (UnicodeEncodeError, TypeError):  # half characters, which no tokenizer takes
             raise NotRendered from None
-        return ids
 
 
 class Tokenizers:
@@ -66,9 +74,9 @@ class Tokenizers:
         return next((tokenizer for tokenizer in found if tokenizer is not None), None)
 
 
-def _loaded(path: Path) -> "Tokenizer":
+def _loaded(path: Path) -> _Tokenizer:
     try:
-        from tokenizers import Tokenizer  # noqa: PLC0415 - of an extra: only who names files needs it
+        library = importlib.import_module("tokenizers")
     except ImportError as error:
         raise PrefixscopeError(
             "tokenizers are read by a package that is not installed: "
@@ -76,9 +84,10 @@ def _loaded(path: Path) -> "Tokenizer":
         ) from error
     text = _text(path)
     try:
-        return Tokenizer.from_str(text)
+        tokenizer: _Tokenizer = library.Tokenizer.from_str(text)
     except Exception as error:  # the library raises nothing narrower
         raise PrefixscopeError(f"{path}: this is no tokenizer.json: {error}") from error
+    return tokenizer
 
 
 def _templates(given: Path | None, folder: Path) -> dict[str, ChatTemplate]:
