@@ -23,6 +23,8 @@ ANY_UNNAMED = f"coalesce(bool_or({UNNAMED}), false)"
 # SQL: where the names of a row's blocks mean the same; see `found_prefixes`.
 PLACE = "if(hash_scope = 'engine', coalesce(replica, ''), '')"
 
+# Sums kept long, by template.
+_SUMS = ("hour_rollup", "cause_hours")
 # Columns that no sum needs.
 _LARGE = "block_hashes, content_hashes, piece_hashes, piece_lengths"
 _OWN = f"""
@@ -101,9 +103,11 @@ def rename(cursor: duckdb.DuckDBPyConnection, name: str, template: str) -> int:
     )
     moved = move(cursor)
     if template != name:
-        # What roll-ups have of rows that are no longer there: nobody else is called so.
-        cursor.execute(
-            "UPDATE hour_rollup SET template = $template WHERE template = $name",
-            {"name": name, "template": template},
-        )
+        # What is summed of rows that are no longer there, or of their causes: nobody else is
+        # called so.
+        for table in _SUMS:
+            cursor.execute(
+                f"UPDATE {table} SET template = $template WHERE template = $name",
+                {"name": name, "template": template},
+            )
     return moved

@@ -18,12 +18,12 @@ from replay.known_blocks import within
 from replay.prefix_groups import scope_free
 from replay.traffic import Chains, Flags, Names, Numbers, Seconds, starts_of
 
-# Hashes of chains, and of contents as many, that are read at once: 16 MB each, about 100 MB with
+# Hashes of chains, and of contents as many, that are read at once: 16 MB each, about 120 MB with
 # all that is worked out from them.
 MOST_HASHES = 2_000_000
 MOST_REQUESTS = 50_000
-# No template is longer: 65,536 tokens at a grain of 16. Behind that chains are not looked at.
-MOST_BLOCKS = 4_096
+# No template is longer: 32,768 tokens at a grain of 16. Behind that chains are not looked at.
+MOST_BLOCKS = 2_048
 # The prompt of a request whose chain is cut has no end to tell it from others.
 _CUT = -1
 

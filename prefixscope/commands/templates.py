@@ -49,7 +49,10 @@ def templates(
     if as_ is not Output.TABLE:
         output.write(as_, table)
     elif not len(table):
-        terminal().print("No templates found: requests need chains of block hashes, see docs")
+        terminal().print(
+            "No templates found. They are looked for in requests that have chains of block hashes\n"
+            "and name none: by ingest at its end, by an exporter every ten minutes."
+        )
     else:
         output.print_table(terminal(), "found_templates", table, "name")
 

@@ -297,7 +297,13 @@ def test_a_given_name_stands_in_rows_and_roll_ups_and_on_arrival(store: Store) -
     # Of rows that are no longer hot only the roll-ups speak.
     with store.write() as cursor:
         cursor.execute("DELETE FROM requests WHERE ts >= '2026-11-23 00:08:00'")
+        cursor.execute(
+            "INSERT INTO cause_hours BY NAME"
+            " SELECT TIMESTAMP '2026-11-23' AS hour, name AS template FROM found_templates"
+        )
     assert give_name(store, str(checkout["name"]), " checkout ") == 8
+    causes = [template for (template,) in _ask(store, "SELECT template FROM cause_hours")]
+    assert sorted(causes, key=str) == [search["name"], "checkout"]
     _load(store, _calls(CHECKOUT, 1, MONDAY + timedelta(hours=1)))
     assert _templates(store) == {"checkout": 9, search["name"]: 8}
     rolled = "SELECT template, sum(requests)::INT FROM hour_rollup GROUP BY ALL"
