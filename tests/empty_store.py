@@ -3,6 +3,8 @@
 import atexit
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -27,3 +29,34 @@ def in_memory() -> duckdb.DuckDBPyConnection:
     connection.execute("COPY FROM DATABASE empty TO memory")
     connection.execute("DETACH empty")
     return connection
+
+
+# Stores that were lent and given back.
+_SPARE: list[duckdb.DuckDBPyConnection] = []
+_MADE_OF = """SELECT database_name, schema_name, table_name FROM duckdb_tables()
+    UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() ORDER BY ALL"""
+
+
+@contextmanager
+def lent() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same for as long as it is held: emptied afterwards it is the next one's, unless more
+    than rows was added. Macros and variables of the store's own connection stay with it."""
+    whole = _SPARE.pop() if _SPARE else in_memory()
+    before, meta = whole.execute(_MADE_OF).fetchall(), whole.execute("FROM meta").fetchall()
+    own = whole.cursor()
+    try:
+        yield own
+    finally:
+        own.close()
+        if whole.execute(_MADE_OF).fetchall() == before:
+            _empty(whole)
+            whole.executemany("INSERT INTO meta VALUES (?, ?)", meta)
+            _SPARE.append(whole)
+
+
+def _empty(connection: duckdb.DuckDBPyConnection) -> None:
+    filled = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE estimated_size > 0 AND NOT internal"
+    )
+    for (table,) in filled.fetchall():
+        connection.execute(f"DELETE FROM {table}")

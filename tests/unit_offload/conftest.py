@@ -1,8 +1,10 @@
 """A store in memory with simulated traffic, and the questions on it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -25,8 +27,8 @@ FILLED: dict[str, Row] = {
 class Store:
     """The schema and the views; rows are put in as they are."""
 
-    def __init__(self) -> None:
-        self.connection = empty_store.in_memory()
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
+        self.connection = connection or empty_store.in_memory()
 
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """A row without `arrived` or `target` gets its time or its replica there."""
@@ -73,10 +75,13 @@ class Store:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> Iterator[Store]:
+    with empty_store.lent() as connection:
+        yield Store(connection)
 
 
 @pytest.fixture
-def new_store() -> Callable[[], Store]:
-    return Store
+def new_store() -> Iterator[Callable[[], Store]]:
+    """Several stores, one after the other or at once."""
+    with ExitStack() as held:
+        yield lambda: Store(held.enter_context(empty_store.lent()))

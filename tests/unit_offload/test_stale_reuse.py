@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.sources.pages import ingest_pages
 from exporter.store.store import Store as StoredStore
+from tests import empty_store
 from tests.log_path import CAPTURES, SMALL, ask, needs_captures
 from tests.unit_offload.conftest import Store
 from tests.unit_offload.simulation import START, Row
@@ -271,7 +272,7 @@ def _identity(row: Row) -> tuple[Any, ...]:
     return (row["model_fingerprint"], row["adapter"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(
     st.fixed_dictionaries({
         "cached_tokens": st.sampled_from([0, 15, 16, 160]),
@@ -282,7 +283,8 @@ def _identity(row: Row) -> tuple[Any, ...]:
 ))  # fmt: skip
 def test_every_stale_read_is_found_and_no_other(drawn: list[Row]) -> None:
     rows = [{**request(0, minute), **one} for minute, one in enumerate(drawn)]
-    store = Store()
-    store.add("requests", rows)
     sql = "SELECT reason, tokens FROM stale_reads(NULL, NULL, NULL, NULL) ORDER BY ALL"
-    assert store.execute(sql) == judged_the_long_way(rows)
+    with empty_store.lent() as connection:
+        store = Store(connection)
+        store.add("requests", rows)
+        assert store.execute(sql) == judged_the_long_way(rows)

@@ -1,7 +1,7 @@
 """A store without its owner: the schema and views in memory, and rows put in as they are."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import duckdb
 import pytest
@@ -39,8 +39,9 @@ def moment(value: object) -> object:
 
 
 @pytest.fixture
-def cursor() -> duckdb.DuckDBPyConnection:
-    return empty_store.in_memory().cursor()
+def cursor() -> Iterator[duckdb.DuckDBPyConnection]:
+    with empty_store.lent() as connection:
+        yield connection
 
 
 @pytest.fixture

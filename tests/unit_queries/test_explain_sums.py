@@ -38,7 +38,7 @@ def exact(traffic: dict[str, tuple[int, int, int, int]]) -> dict[str, tuple[Frac
     return parts
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(traffic=segments())
 def test_parts_sum_exactly(traffic: dict[str, tuple[int, int, int, int]]) -> None:
     rows = explained(traffic)

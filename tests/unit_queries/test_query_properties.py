@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -57,8 +58,16 @@ def sample(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@cache
+def _tables() -> duckdb.DuckDBPyConnection:
+    return empty_store.in_memory()
+
+
 def store(table: str, rows: list[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
-    connection = empty_store.in_memory()
+    """The one store of these tests, with these rows in place of those before."""
+    connection = _tables()
+    connection.execute("DELETE FROM requests")
+    connection.execute("DELETE FROM engine_samples")
     for row in rows:
         full = {**FILLED[table], **row}
         full.setdefault("target" if table == "engine_samples" else "arrived", row["ts"])

@@ -64,12 +64,12 @@ def test_t74_every_thread_has_its_own_cursor(cursor: duckdb.DuckDBPyConnection) 
                     registry.run(own, "ttft_by_outcome", {"tenant": f"tenant-{number}"})
                 )
             )
-            for _ in range(50)
+            for _ in range(10)
         ]
 
     with ThreadPoolExecutor(max_workers=20) as pool:
         answers = [answer for per_thread in pool.map(visitor, range(20)) for answer in per_thread]
-    assert answers == [50] * 1000  # 1000 rows over 20 tenants
+    assert answers == [50] * 200  # 1000 rows over 20 tenants
 
 
 def test_t77_large_tables_are_paged_with_the_true_total(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -97,8 +98,8 @@ FAULTS: dict[str, Callable[[list[Call], set[int]], Rows]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("fault", sorted(FAULTS))
 @given(
-    fault=st.sampled_from(sorted(FAULTS)),
     sizes=st.lists(
         st.tuples(st.integers(50, 20_000), st.floats(0, 1), st.booleans()),
         min_size=96,
@@ -106,7 +107,7 @@ FAULTS: dict[str, Callable[[list[Call], set[int]], Rows]] = {
     ),
     every=st.integers(3, 12),
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_fault_in_any_traffic_is_named_or_too_small_to_matter(
     store: Store, fault: str, sizes: list[tuple[int, float, bool]], every: int
 ) -> None:
@@ -136,7 +137,7 @@ def test_a_fault_in_any_traffic_is_named_or_too_small_to_matter(
     tolerance=st.sampled_from([0.0, 0.005, 0.05]),
 )
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_sums_and_verdict_hold_for_any_traffic(
     store: Store, lost: set[int], other: set[int], tolerance: float
