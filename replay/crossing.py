@@ -14,7 +14,7 @@ from replay.memory import Memory
 from replay.seen import OPEN
 from replay.spans import SpanKeys, TrafficSpan
 from replay.suppliers import NO_END, OpenEnds, Suppliers, depths
-from replay.traffic import Flags, Moments, Numbers
+from replay.traffic import Flags, Moments
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,25 @@ class Crossing:
         return warm
 
 
-def watch(memory: Memory, columns: Sequence[Columns], resets: Moments) -> None:
-    """Remember of a span what audits need of its replicas; `columns`: by each of its rules."""
+def watch(
+    memory: Memory, columns: Sequence[Columns], judged: Sequence[Flags], resets: Moments
+) -> None:
+    """Remember of a span what audits need of its replicas. `columns`: by each of its rules, with
+    which requests are `judged` by each, in the order of its traffic."""
     timeline = columns[0].timeline
+    by_rule = [(each, flags[timeline.order]) for each, flags in zip(columns, judged, strict=True)]
     for number in np.unique(timeline.replica).tolist():
         replica = memory.watches[number]
         own = timeline.replica == number
         first = float(timeline.looked_up[own].min())
         known = replica.since_seconds
         replica.since_seconds = first if known is None else min(known, first)
-        replica.served_parts |= any(_serves_parts(each, own) for each in columns)
+        replica.served_parts |= any(_serves_parts(each, own & flags) for each, flags in by_rule)
     for number, seconds in zip(resets.replica.tolist(), resets.seconds.tolist(), strict=True):
         replica = memory.watches[number]
         replica.reset_seconds = max(replica.reset_seconds or -np.inf, seconds)
 
 
-def _serves_parts(columns: Columns, own: Numbers | Flags) -> bool:
+def _serves_parts(columns: Columns, own: Flags) -> bool:
     unit = columns.rule.block_tokens or 1
     return bool((columns.cached_tokens[own].clip(0) % unit > 0).any())
