@@ -33,5 +33,5 @@ def beside_sealed(answers: Answers, window: Window, total: Sums) -> str | None:
     differences = ", ".join(f"{name} {tokens:+,}" for name, tokens in more.items())
     return (
         f"Minute by minute, two minutes late (missed_tokens), these {named:,} tokens were named "
-        f"otherwise by {differences}{beside}"
+        f"otherwise by {differences}{beside}; what is younger is not named yet"
     )

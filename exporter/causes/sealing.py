@@ -91,15 +91,22 @@ class Sealer:
         self.crossed = CrossedTotals()
         self.crossed.restore(store.cursor())
 
-    def seal(self, now: datetime, *, wait_for_older: bool = True) -> int:
-        """Seal every minute that is over for two minutes; how many spans that were.
+    def seal(
+        self,
+        now: datetime,
+        *,
+        wait_for_older: bool = True,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Seal every minute that is over for two minutes, unless stopped between; how many spans
+        of minutes that were.
 
         `wait_for_older`: rows much older than they came in may still be on their way (an exporter
         cannot know where a load ends), so minutes wait until none came for two minutes.
         """
         with self._sealing:
             try:
-                return self._seal(utc_without_zone(now), wait_for_older)
+                return self._seal(utc_without_zone(now), wait_for_older, is_stopped)
             except _RowsReplaced:
                 self._state, self._is_loaded = None, False
                 return 0
@@ -114,7 +121,7 @@ class Sealer:
         parts = {} if self._state is None else self._state.parts
         return sum(part.stream.memory.bytes for part in parts.values())
 
-    def _seal(self, now: datetime, wait_for_older: bool) -> int:
+    def _seal(self, now: datetime, wait_for_older: bool, is_stopped: Callable[[], bool]) -> int:
         # Tenants are let in before their causes are summed.
         if wait_for_older:
             self._store.fold_settled(_FOLD_PATIENCE_SECONDS)
@@ -129,10 +136,13 @@ class Sealer:
             if self._state is None:
                 return 0
             until = _limit(cursor, self._state, now, self._store, wait_for_older)
-            spans = list(_spans(cursor, self._state, until))
-            for span in spans:
+            sealed = 0
+            for span in list(_spans(cursor, self._state, until)):
+                if is_stopped():
+                    break
                 self._seal_span(cursor, self._state, span)
-        return len(spans)
+                sealed += 1
+        return sealed
 
     def _seal_span(self, cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> None:
         newest = _newest_batch(cursor)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from exporter.causes import state
+from exporter.causes import sealing, state
 from exporter.causes.sealing import Sealer
 from exporter.causes.settings import CauseSettings
 from exporter.collector import Collector, Inputs
@@ -327,6 +327,19 @@ def test_a_seal_that_fails_leaves_nothing_behind(
     assert told(store) == {}
     sealer.seal(at(9))
     assert told(store) == {"new": 16, "evicted": 16, "rounding": 2}
+
+
+def test_a_long_backlog_is_sealed_in_parts_and_can_be_stopped_between(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealing, "_SPAN_ROWS", 2)
+    put(store, [row(minute, [1, 2]) for minute in range(5)])
+    sealer = Sealer(store)
+    answers = iter([False, True])
+    assert sealer.seal(at(9), is_stopped=lambda: next(answers)) == 1
+    assert told(store) == {"new": 32, "evicted": 32, "rounding": 2}
+    assert sealer.seal(at(9)) == 2
+    assert told(store) == {"new": 32, "evicted": 128, "rounding": 5}
 
 
 def test_a_row_joined_after_its_seal_is_not_counted_once_more(store: Store) -> None:
