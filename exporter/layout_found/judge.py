@@ -29,6 +29,7 @@ Row = dict[str, Any]
 
 _APPROXIMATE = " Prompts are known by chunks of their text, so that all counts are approximate."
 
+_NEWEST = "SELECT max(ts) FROM requests WHERE len(block_hashes) > 0"
 _ADD_FINDING = """INSERT INTO layout_findings BY NAME SELECT
     $window_since AS window_since, $window_until AS window_until, $model AS model,
     $template AS template, '' AS segment, $kind AS kind, $frequency AS frequency,
@@ -64,6 +65,13 @@ def judge_layout(store: Store, until: datetime) -> Judged:
         for row in judged.ranges:
             cursor.execute(_ADD_RANGE, row)
     return judged
+
+
+def judge_newest(store: Store) -> None:
+    """The same of the last day that has rows with chains; nothing where there are none."""
+    [(newest,)] = store.cursor().execute(_NEWEST).fetchall()
+    if newest is not None:
+        judge_layout(store, newest + timedelta(seconds=1))
 
 
 def found_in(cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> Judged:

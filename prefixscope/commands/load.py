@@ -13,6 +13,7 @@ from rich.text import Text
 from dashboard.figures.numbers import percent
 from exporter.causes.sealing import Sealer
 from exporter.errors import PrefixscopeError
+from exporter.layout_found.judge import judge_newest
 from exporter.prompts.naming import PromptReader
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
 from exporter.sources.events.recorded import EventsSummary
@@ -122,6 +123,8 @@ def _load_with_bar(
                 # No exporter runs that would.
                 bar.add_task("Naming causes of missed tokens", total=None)
                 Sealer(target.store).seal(datetime.now(UTC), wait_for_older=False)
+                bar.add_task("Looking at the layout of prompts", total=None)
+                judge_newest(target.store)
             return loaded
 
 

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 from replay.layout_chains.findings import LayoutFinding
 
+# Said to be of all where it is of next to all.
+_NEXT_TO_ALL_RATIO = 0.9
 _CHANGES = {
     "request": "with every request",
     "session": "with every session",
@@ -44,10 +46,12 @@ def _said(found: LayoutFinding, block_tokens: int) -> str:
             tokens=f"{found.until_token:,}", requests=f"{found.requests:,}",
             changes=f"{found.changes:,}", block=f"{block_tokens:,}",
         )  # fmt: skip
+    some = found.requests < _NEXT_TO_ALL_RATIO * found.template_requests
+    count = f"In {found.requests:,} of {found.template_requests:,} requests something"
     return (
-        f"Something {place_of(found)} changes {_CHANGES[found.frequency]}, and what follows is the"
-        " same again. Move it behind what stays the same, or leave it out; run lint to see what it"
-        " is."
+        f"{count if some else 'Something'} {place_of(found)} changes {_CHANGES[found.frequency]},"
+        " and what follows is the same again. Move it behind what stays the same, or leave it out;"
+        " run lint to see what it is."
     )
 
 

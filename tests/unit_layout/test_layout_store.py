@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from exporter.layout_found import sample
-from exporter.layout_found.judge import judge_layout
+from exporter.layout_found.judge import judge_layout, judge_newest
 from exporter.store.store import Store
 from queries import registry
 from replay.byte_chunks import text_chain, text_contents
@@ -160,6 +160,9 @@ def test_what_is_kept_is_replaced_as_a_whole_and_asked_for_by_name(store: Store)
     assert ask(store, "layout", template="billing") == []
     judge_layout(store, NEXT_DAY + timedelta(days=3))
     assert ask(store, "layout") == ask(store, "template_ranges") == []
+    # Of files without an exporter the newest day is looked at, whenever that was.
+    judge_newest(store)
+    assert len(ask(store, "layout")) == 2
 
 
 def test_so_many_requests_are_looked_at_and_sessions_stay_whole(
