@@ -15,17 +15,16 @@ from tests.unit_dashboard.loopback import APP, Exporter, Open, handler
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
     """An exporter with an empty store, found by the dashboard through its environment."""
-    connection = empty_store.in_memory()
-    made = Exporter(connection)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler(made)) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        made.url = f"http://127.0.0.1:{server.server_port}"
-        monkeypatch.setenv("PREFIXSCOPE_URL", made.url)
-        monkeypatch.delenv("PREFIXSCOPE_TOKEN", raising=False)
-        st.cache_data.clear()
-        yield made
-        server.shutdown()
-    connection.close()
+    with empty_store.lent() as connection:
+        made = Exporter(connection)
+        with ThreadingHTTPServer(("127.0.0.1", 0), handler(made)) as server:
+            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+            made.url = f"http://127.0.0.1:{server.server_port}"
+            monkeypatch.setenv("PREFIXSCOPE_URL", made.url)
+            monkeypatch.delenv("PREFIXSCOPE_TOKEN", raising=False)
+            st.cache_data.clear()
+            yield made
+            server.shutdown()
 
 
 @pytest.fixture
