@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replay.layout.atoms import THINKING, Atoms, Numbering, atoms_of
-from replay.layout.edits import Edit, Fix
+from replay.layout.edits import Edit, Fix, tools_sorted
 from replay.layout.frequency import Frequency, Owner, frequency_of
 from replay.layout.kinds import OWNED, Kind, kind_of
 from replay.layout.orders import disorders
@@ -91,7 +91,7 @@ def _orders(prompts: Mapping[int, Prompt], owners: Sequence[Owner]) -> Iterator[
     for disorder in disorders(prompts):
         frequency, change = frequency_of(disorder.values, owners, by_looks=False)
         places = dict(disorder.places)
-        if disorder.kind == "tool_order":
+        if disorder.sorting is tools_sorted:
             places = _first_moved(prompts, disorder.values, places)
         fix = Fix({}, disorder.sorting)
         yield Candidate(disorder.kind, frequency, disorder.values, places, fix, change)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from replay.layout.atoms import Numbering, atoms_of
 from replay.layout.candidates import Candidate, Places
-from replay.layout.edits import Fix
+from replay.layout.edits import Fix, tools_sorted
 from replay.layout.findings import Finding, Proof, Quote, Report, TemplateReport
 from replay.layout.frequency import Owner
 from replay.layout.prompt import Prompt
@@ -186,7 +186,7 @@ class _Template:
         return self._with_loss(finding, candidate, fixes)
 
     def _named(self, candidate: Candidate, segment: str) -> str:
-        if candidate.kind == "tool_order" and segment.startswith("tools["):
+        if candidate.fix.sorting is tools_sorted:
             return segment.partition(".")[0]
         return segment
 
