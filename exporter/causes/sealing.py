@@ -50,9 +50,6 @@ _MINUTES = """
     WHERE ts >= $since AND ts < $until AND prompt_tokens > 0
         AND replica_role IS DISTINCT FROM 'decode'
     GROUP BY minute ORDER BY minute"""
-# Rows of a span that have a chain, and late ones that were not counted yet.
-_CHAINED = """len(block_hashes) > 0 AND batch <= $newest
-    AND (ts >= $since OR (batch > $counted AND (batch, position) NOT IN (FROM cause_corrected)))"""
 _LATE = """EXISTS (SELECT 1 FROM requests WHERE batch > $counted AND ts < $sealed)"""
 # Where rows older than the live window still come in, the minutes from there on wait for the rest.
 _COMING = """
@@ -66,7 +63,6 @@ class _Span:
 
     since: datetime
     until: datetime
-    has_chains: bool
 
 
 class _RowsReplaced(Exception):
@@ -150,10 +146,7 @@ class Sealer:
             "since": state.sealed, "until": span.until, "counted": state.batch, "newest": newest,
         }  # fmt: skip
         parts: list[NamedPart] = []
-        table = pa.table({})
-        if span.has_chains:
-            live_seconds = self._store.settings.live_window_seconds
-            table = _rows(cursor, counted, live_seconds)
+        table = _rows(cursor, counted, self._store.settings.live_window_seconds)
         state.unnamed.take(cursor, counted, span.until, self._settings.horizon_days)
         if len(table):
             resets = _resets(cursor, state, span)
@@ -162,7 +155,7 @@ class Sealer:
         state.sealed, state.batch = span.until, newest
         live, crossed = LiveMissed(self._store.counters), list[dict[EngineKey, int]]()
         with self._store.write() as writer:
-            if span.has_chains and _row_count(writer, counted) != len(table):
+            if _row_count(writer, counted) != len(table):
                 raise _RowsReplaced
             sums.add_chainless(writer, counted)
             for part in parts:
@@ -223,19 +216,18 @@ def _spans(
     [(late,)] = cursor.execute(f"SELECT {_LATE}", values).fetchall()
     if until <= state.sealed:
         if late:
-            yield _Span(state.sealed, state.sealed, True)
+            yield _Span(state.sealed, state.sealed)
         return
     minutes = cursor.execute(_MINUTES, {"since": state.sealed, "until": until}).fetchall()
     since = minutes[0][0] if minutes else state.sealed
-    rows, hashes, has_chains = 0, 0, bool(late)
+    rows = hashes = 0
     for minute, chains, more in minutes:
         if rows and (hashes + more > _SPAN_HASHES or rows + chains > _SPAN_ROWS):
-            yield _Span(since, minute, has_chains)
-            since, rows, hashes, has_chains = minute, 0, 0, False
+            yield _Span(since, minute)
+            since, rows, hashes = minute, 0, 0
         rows, hashes = rows + chains, hashes + more
-        has_chains |= chains > 0
     if minutes or late:
-        yield _Span(since, minutes[-1][0] + _MINUTE if minutes else state.sealed, has_chains)
+        yield _Span(since, minutes[-1][0] + _MINUTE if minutes else state.sealed)
 
 
 def _rows(
@@ -249,13 +241,8 @@ def _rows(
     table = own.sql(
         f"""SELECT *, ts >= arrived - to_seconds($live_seconds) AS is_live,
             ts < $since AS is_late
-        FROM ({asked}) WHERE {_CHAINED}""",
-        params={
-            "since": counted["since"],
-            "counted": counted["counted"],
-            "newest": counted["newest"],
-            "live_seconds": live_seconds,
-        },
+        FROM {sums.SPAN_ROWS.format(f"({asked})")} WHERE len(block_hashes) > 0""",
+        params={**counted, "live_seconds": live_seconds},
     ).to_arrow_table()
     own.close()
     return table
@@ -264,9 +251,9 @@ def _rows(
 def _row_count(cursor: duckdb.DuckDBPyConnection, counted: dict[str, object]) -> int:
     """How many rows `_rows` would find now."""
     [(count,)] = cursor.execute(
-        f"""SELECT count(*) FROM requests
-        WHERE prompt_tokens > 0 AND replica_role IS DISTINCT FROM 'decode' AND ts < $until
-            AND {_CHAINED}""",
+        f"""SELECT count(*) FROM {sums.SPAN_ROWS.format("requests")}
+        WHERE prompt_tokens > 0 AND replica_role IS DISTINCT FROM 'decode'
+            AND len(block_hashes) > 0""",
         counted,
     ).fetchall()
     return int(count)

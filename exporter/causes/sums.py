@@ -60,9 +60,18 @@ def add_named(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> None:
     cursor.unregister(NAMED_ROWS)
 
 
+# The rows of a span, and those that came late for theirs: two conditions, each of which DuckDB
+# answers from few rows where one with OR reads all. In place of {0} the relation.
+SPAN_ROWS = """(
+    SELECT * FROM {0} WHERE ts >= $since AND ts < $until AND batch <= $newest
+    UNION ALL
+    SELECT * FROM {0}
+    WHERE
+        ts < $since AND batch > $counted AND batch <= $newest
+        AND (batch, position) NOT IN (FROM cause_corrected))"""
 _DIMENSIONS = ("model", "replica", "route", "template", "tenant")
 # Rows without a chain. That no cache could serve them is known all the same.
-_WITHOUT_CHAIN = """(
+_WITHOUT_CHAIN = f"""(
     SELECT
         ts, model, replica, route, template, tenant,
         known::BIGINT AS requests,
@@ -76,12 +85,10 @@ _WITHOUT_CHAIN = """(
             AS chainless_prompt_tokens
     FROM (
         SELECT *, cached_tokens IS NOT NULL AND ineligible_reason IS NOT NULL AS known
-        FROM requests
+        FROM {SPAN_ROWS.format("requests")}
         WHERE
             prompt_tokens > 0 AND replica_role IS DISTINCT FROM 'decode'
-            AND coalesce(len(block_hashes), 0) = 0
-            AND batch <= $newest AND ts < $until AND (ts >= $since OR batch > $counted)
-            AND (ts >= $since OR (batch, position) NOT IN (FROM cause_corrected))))"""
+            AND coalesce(len(block_hashes), 0) = 0))"""
 _WITHOUT_CHAIN_SUMS = (
     "requests", "prompt_tokens", "cached_tokens", "ineligible_tokens", "unreported_requests",
     "unreported_prompt_tokens", "chainless_requests", "chainless_prompt_tokens",
