@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from exporter.causes.rows import Part, parts_of
 from exporter.layout_found.command import lint_command
-from exporter.layout_found.sample import Asked, read_sample, templates
+from exporter.layout_found.sample import Asked, samples
 from exporter.store.store import Store
 from replay.layout_chains.findings import layout_findings
 from replay.layout_chains.groups import groups_of
@@ -78,8 +78,7 @@ def found_in(cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime
     """What there is to find from `since` to before `until`, kept nowhere. Templates without chains
     have no rows."""
     judged = Judged([], [])
-    for asked in templates(cursor, since, until):
-        table = read_sample(cursor, asked)
+    for asked, table in samples(cursor, since, until):
         for part, prompts in _groups(table, asked):
             judged.findings.extend(_finding_rows(asked, part, prompts))
             judged.ranges.extend(_range_rows(asked, part, prompts))

@@ -175,7 +175,25 @@ def test_so_many_requests_are_looked_at_and_sessions_stay_whole(
     sessions = [{**row, "session": f"s{number // 3}"} for number, row in enumerate(
         requests("support", [support(number) for number in range(30)], NOON))]  # fmt: skip
     put(store, sessions)
-    (asked,) = sample.templates(store.cursor(), NOON, NEXT_DAY)
-    picked = sample.read_sample(store.cursor(), asked)["session"].to_pylist()
+    ((_, table),) = sample.samples(store.cursor(), NOON, NEXT_DAY)
+    picked = table["session"].to_pylist()
     assert len(picked) == 12
     assert {picked.count(session) for session in picked} == {3}
+
+
+def test_templates_are_read_together_as_long_as_they_are_few_hashes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 30 × 34, 20 × 30 and 12 × 19 blocks: none is cut, and the last two go together."""
+    whole = [(asked, len(table)) for asked, table in sample.samples(
+        store.cursor(), NOON, NEXT_DAY)]  # fmt: skip
+    monkeypatch.setattr(sample, "MOST_HASHES", 30 * 34)
+    passes = [(asked, len(table)) for asked, table in sample.samples(
+        store.cursor(), NOON, NEXT_DAY)]  # fmt: skip
+    assert passes == whole
+    assert [(asked.template, rows) for asked, rows in passes] == [
+        ("support", 30), ("billing", 20), (None, 12),
+    ]  # fmt: skip
+    monkeypatch.setattr(sample, "MOST_HASHES", 34 * 7)
+    rows = [len(table) for _, table in sample.samples(store.cursor(), NOON, NEXT_DAY)]
+    assert rows == [7, 7, 12]
