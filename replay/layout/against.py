@@ -1,6 +1,5 @@
 """A new version of a prompt beside the old one: what it costs once, and what it serves then."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,7 +31,7 @@ class Parting:
 @dataclass(frozen=True)
 class Comparison:
     """`old_ratio`, `new_ratio`: token hit ratio of the later half of each log, the earlier one
-    having warmed the cache; None for a single request. `cold_tokens`: what several new requests
+    having warmed the cache; None for a single request. `cold_tokens`: what several new sessions
     share and no old one left in the cache; each replica computes it once. `parting` None: the new
     ones part from the old nowhere that a version explains. `added`: findings only the new log has.
     """
@@ -96,10 +95,12 @@ def _cold_tokens(
 ) -> int:
     both = Replay([*old, *new], tokenizer, block_tokens)
     there = {block for number in range(len(old)) for block in both.names(number)}
-    uses = Counter(
-        block for number in range(len(old), len(old) + len(new)) for block in both.names(number)
-    )
-    return sum(count > 1 and block not in there for block, count in uses.items()) * block_tokens
+    users: dict[int, set[str]] = {}
+    for number, prompt in enumerate(_of("new", new, Numbering())):
+        for block in both.names(len(old) + number):
+            if block not in there:
+                users.setdefault(block, set()).add(prompt.session or "")
+    return sum(len(sessions) > 1 for sessions in users.values()) * block_tokens
 
 
 def _parting(old: Sequence[Prompt], new: Sequence[Prompt], tokenizer: Tokenizer) -> Parting | None:
@@ -132,10 +133,10 @@ def _of(which: str, prompts: Sequence[Prompt], numbering: Numbering) -> list[Pro
 
 
 def _is_new(candidate: Candidate, first_new: int) -> bool:
-    """Do all old requests have one thing here, and all new ones another?"""
+    """Do all old requests have one thing here and no new one, or all new ones one and no old?"""
     old = {value for number, value in candidate.values.items() if number < first_new}
     new = {value for number, value in candidate.values.items() if number >= first_new}
-    return len(old) == len(new) == 1 and old != new
+    return bool(old and new) and old.isdisjoint(new) and 1 in (len(old), len(new))
 
 
 def _placed(
