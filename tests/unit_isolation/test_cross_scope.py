@@ -11,7 +11,7 @@ from replay.rules import CacheRule
 from replay.traffic import NOT_REPORTED, Chains, Flags, Moments, Traffic
 from tests.unit_isolation.engines_that_share import GRAIN, agreed, busy, traffic_of
 
-SEEDS = range(20)
+SEEDS = range(10)
 
 
 def crossed(
@@ -55,7 +55,7 @@ def test_what_an_engine_of_blocks_shared_is_found_to_the_token(unit_tokens: int)
             assert told == true or (told < true and _may_be_an_answer(asked[: number + 1]))
             assert found.at_least[number] <= true
             total += int(found.at_least[number])
-    assert total > 3_000, "nothing was shared, so nothing was shown"
+    assert total > 1_500, "nothing was shared, so nothing was shown"
 
 
 def _may_be_an_answer(asked: list) -> bool:  # type: ignore[type-arg]
@@ -85,8 +85,8 @@ def test_what_goes_token_by_token_is_exact_by_names_of_tokens_and_bounded_by_nam
             if coarse.at_least[number]:
                 assert true <= coarse.at_most[number] < coarse.at_least[number] + GRAIN
                 bounded += 1
-    assert exact > 5_000
-    assert bounded > 50
+    assert exact > 2_000
+    assert bounded > 20
 
 
 def two(cached: int, **columns: object) -> Traffic:

@@ -82,7 +82,7 @@ def columns_of(crossed: Crossed) -> dict[str, list[int]]:
 @pytest.mark.parametrize("unit_tokens", [1, 16, 32])
 def test_span_by_span_is_all_at_once(unit_tokens: int) -> None:
     rule, found_tokens = CacheRule("test", "test", block_tokens=unit_tokens), 0
-    for seed in range(8):
+    for seed in range(5):
         traffic = told(busy(seed, unit_tokens, keeps_apart=False).asked)
         draw = Random(seed)
         cuts = sorted(draw.sample(range(2, len(traffic)), 5))
@@ -98,13 +98,13 @@ def test_span_by_span_is_all_at_once(unit_tokens: int) -> None:
         sums = [np.array(each["at_least"]) + each["cannot_tell"] for each in (spans, whole)]
         assert sums[0].tolist() == sums[1].tolist()
         found_tokens += sum(spans["at_least"])
-    assert found_tokens > 1_000
+    assert found_tokens > 500
 
 
 @pytest.mark.parametrize("unit_tokens", [1, 16])
 def test_an_engine_that_keeps_scopes_apart_is_never_accused(unit_tokens: int) -> None:
     rule = CacheRule("test", "test", block_tokens=unit_tokens)
-    for seed in range(8):
+    for seed in range(5):
         traffic = told(busy(seed, unit_tokens, keeps_apart=True).asked)
         cuts = sorted(Random(seed).sample(range(2, len(traffic)), 5))
         found = by_spans(traffic, cuts, rule, RESET)
