@@ -67,7 +67,8 @@ _READ = f"""SELECT
         if(block_size > 0 AND (hash_key_id IS NULL OR block_size % {HASH_GRAIN_TOKENS} <> 0),
             block_size, {HASH_GRAIN_TOKENS}) AS grain_tokens,
         coalesce(hash_key_id, '') AS hash_key_id, {PLACE} AS place,
-        block_hashes[:$most] AS block_hashes, content_hashes[:$most] AS content_hashes
+        block_hashes[:$most] AS block_hashes,
+        if(len(content_hashes) = len(block_hashes), content_hashes[:$most], NULL) AS content_hashes
     {_WINDOW} AND hash(batch, position) % $parts = 0"""
 
 
