@@ -33,8 +33,9 @@ def prompt_of(row: Row) -> tuple[Prompt, str]:
     answer = tuple(_answer(row, body, form))
     ids = _ids(body, "prompt_token_ids")
     prompt = Prompt(
-        segments, facts.at, facts.session, facts.user, facts.label, facts.prompt_tokens, answer,
-        ids, _ids(body, "output_token_ids", "completion_token_ids", "token_ids"),
+        segments, facts.at, facts.session, facts.user, facts.label, facts.prompt_tokens,
+        answer=answer, token_ids=ids,
+        answer_ids=_ids(body, "output_token_ids", "completion_token_ids", "token_ids"),
     )  # fmt: skip
     return prompt, form
 

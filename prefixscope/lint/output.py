@@ -72,6 +72,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, object]:
         "lost_tokens": scaled(finding.lost_tokens, report),
         "warm_at": _time(finding.warm_at),
         "suggestion": finding.suggestion,
+        "requests": [quote.source for quote in finding.quotes],
         **_proof(finding.alone),
     }
 
@@ -143,6 +144,8 @@ def _print_finding(
     ))  # fmt: skip
     room = console.width - _INDENT
     lines = [shown(quote, room) for quote in finding.quotes] if quotes else []
+    if finding.quotes and not quotes:
+        lines += [Text(f"See {' and '.join(quote.source for quote in finding.quotes)}")]
     lines += [Text(finding.suggestion), Text.assemble(*_gain(finding, report))]
     for line in lines:
         console.print(Padding(line, (0, 0, 0, _INDENT), expand=False))

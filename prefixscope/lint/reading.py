@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from exporter.errors import PrefixscopeError
@@ -21,10 +21,9 @@ _KNOWN = (
 @dataclass
 class PromptLog:
     """The prompts of some files, in their order. `skipped` counts lines without one by reason;
-    `form` says what the rows were taken for; `places` say of each prompt its file and line."""
+    `forms` counts what the rows were taken for."""
 
     prompts: list[Prompt] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     first_skipped: str = ""
     forms: dict[str, int] = field(default_factory=dict)
@@ -51,8 +50,7 @@ def read_prompts(paths: Sequence[Path]) -> PromptLog:
 def _read(path: Path, log: PromptLog) -> None:
     text = _text(path)
     if path.suffix in _PLAIN_ENDINGS:
-        log.prompts.append(Prompt((Segment("text", "text", text),)))
-        log.places.append(path.name)
+        log.prompts.append(Prompt((Segment("text", "text", text),), source=path.name))
         log.forms["plain text"] = log.forms.get("plain text", 0) + 1
         return
     for line, row in _rows(text):
@@ -64,8 +62,7 @@ def _read(path: Path, log: PromptLog) -> None:
             log.skipped[str(error)] = log.skipped.get(str(error), 0) + 1
             log.first_skipped = log.first_skipped or f"{path.name}, line {line}: {error}"
             continue
-        log.prompts.append(prompt)
-        log.places.append(f"{path.name}:{line}")
+        log.prompts.append(replace(prompt, source=f"{path.name}:{line}"))
         log.forms[form] = log.forms.get(form, 0) + 1
 
 

@@ -3,15 +3,14 @@
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from replay.layout.atoms import THINKING, Atoms, Numbering, atoms_of
-from replay.layout.edits import Edit, Fix, tools_sorted
+from replay.layout.atoms import Numbering
+from replay.layout.edits import Fix, tools_sorted
 from replay.layout.frequency import Frequency, Owner, frequency_of
 from replay.layout.kinds import OWNED, Kind, kind_of
+from replay.layout.mending import Searched, edits_of, raw_places, targets_of
 from replay.layout.orders import disorders
 from replay.layout.prompt import Prompt
 from replay.layout.sites import Piece, Site, sites_of
-
-_DETERMINISTIC: frozenset[Kind] = frozenset({"white_space", "thinking_removed"})
 
 
 @dataclass(frozen=True)
@@ -33,26 +32,6 @@ class Candidate:
     def distinct(self) -> int:
         """How many different values there are."""
         return len(set(self.values.values()))
-
-
-@dataclass
-class Searched:
-    """The prompts of one template as the search sees them: with sets put in order already, so that
-    what differs otherwise stands out."""
-
-    prompts: dict[int, Prompt]
-    owners: Sequence[Owner]
-    numbering: Numbering
-    atoms: dict[int, Atoms] = field(default_factory=dict)
-
-    def cut(self, with_answers: bool = False) -> dict[int, Atoms]:
-        """The atoms of every prompt, with its answer behind it if asked for."""
-        return {
-            number: atoms_of(
-                prompt.segments + (prompt.answer if with_answers else ()), self.numbering
-            )
-            for number, prompt in self.prompts.items()
-        }
 
 
 class Places:
@@ -106,7 +85,7 @@ def _first_moved(
     moved, before = dict(places), None
     for number in sorted(values):
         order = values[number]
-        if before is not None and before != order and any(e.unit for e in prompts[number].segments):
+        if before is not None and before != order:
             same = next((n for n, (a, b) in enumerate(zip(before, order, strict=False)) if a != b),
                         min(len(before), len(order)) - 1)  # fmt: skip
             segments = prompts[number].segments
@@ -170,77 +149,10 @@ def _candidate(
     if frequency == "once" and kind not in ("white_space", "thinking_removed"):
         kind = "template_version"
     places = {number: pieces[0] for number, pieces in site.pieces.items()}
-    targets = {} if frequency == "request" else _targets(ends, searched, prompts)
-    fix = Fix(_edits(site, kind, searched, prompts, targets))
-    raw = _raw(places, searched, prompts)
+    targets = {} if frequency == "request" else targets_of(ends, searched, prompts)
+    fix = Fix(edits_of(site, kind, searched, prompts, targets))
+    raw = raw_places(places, searched, prompts)
     return Candidate(kind, frequency, site.values, raw, fix, change, pieces=dict(site.pieces))
-
-
-def _targets(
-    ends: Mapping[int, tuple[int, int]], searched: Searched, prompts: Mapping[int, Prompt]
-) -> dict[int, tuple[int, int]]:
-    """Where what changes seldom may stand: behind what all share, in the prompts as logged. In
-    front of the conversation where the shared part ends before it."""
-    found = {}
-    for number, end in ends.items():
-        own = searched.prompts[number].segments
-        place = end
-        if any(each.role in ("system", "tools") for each in own):
-            behind = (n for n, each in enumerate(own) if each.role not in ("system", "tools"))
-            place = next(behind, len(own) - 1), 0
-        names = [each.name for each in prompts[number].segments]
-        found[number] = (names.index(own[place[0]].name), place[1])
-    return found
-
-
-def _raw(
-    places: Mapping[int, Piece], searched: Searched, prompts: Mapping[int, Prompt]
-) -> dict[int, Piece]:
-    """Places in the prompts as they were logged: sorting may have moved the segments."""
-    found = {}
-    for number, (segment, begin, end) in places.items():
-        own = searched.prompts[number].segments
-        if segment < len(own):
-            names = [each.name for each in prompts[number].segments]
-            found[number] = (names.index(own[segment].name), begin, end)
-        else:
-            found[number] = (segment, begin, end)
-    return found
-
-
-def _edits(
-    site: Site,
-    kind: Kind,
-    searched: Searched,
-    prompts: Mapping[int, Prompt],
-    targets: Mapping[int, tuple[int, int]],
-) -> dict[int, list[Edit]]:
-    """How each prompt is mended here."""
-    edits: dict[int, list[Edit]] = {}
-    wanted = None
-    if kind == "template_version":
-        wanted = site.values[max(site.values)]
-    elif kind in _DETERMINISTIC:
-        wanted = _kept_value(site)
-    for number, pieces in site.pieces.items():
-        own = searched.prompts[number].segments
-        names = {each.name: place for place, each in enumerate(prompts[number].segments)}
-        for count, (segment, begin, end) in enumerate(pieces):
-            if segment >= len(own):
-                continue  # in the answer, which stays as it was generated
-            old = own[segment].text[begin:end]
-            new = "" if wanted is None or count else wanted
-            if wanted is None or old != new:
-                place, moved = names[own[segment].name], wanted is None
-                edit = Edit(place, begin, end, old, new, moved, targets.get(number))
-                edits.setdefault(number, []).append(edit)
-    return edits
-
-
-def _kept_value(site: Site) -> str:
-    """What all should have: what was thought, where it is there at all, else what came first."""
-    ordered = [site.values[number] for number in sorted(site.values)]
-    return next((value for value in ordered if THINKING.search(value)), ordered[0])
 
 
 def _merged(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -292,7 +204,7 @@ def _merged_inside(
         candidate = _candidate(site, searched, prompts, {})
         if candidate.frequency == "once" or candidate.kind == "template_version":
             kind = kind_of(site.looks, [site.values[n] for n in sorted(site.values)])
-            fix = Fix(_edits(site, kind, searched, prompts, {}))
+            fix = Fix(edits_of(site, kind, searched, prompts, {}))
             candidate = replace(candidate, kind=kind, frequency="request", fix=fix, change=None)
         segment = "" if candidate.kind == "thinking_removed" else _segment(candidate, prompts)
         key = (candidate.kind, segment)

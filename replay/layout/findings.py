@@ -1,7 +1,6 @@
 """What is found: places, with their kind, how often they change, and what mending them wins."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from replay.layout.frequency import Frequency
 from replay.layout.kinds import Kind
@@ -27,12 +26,13 @@ _MOVED: frozenset[Kind] = frozenset({"clock", "uuid", "counter", "name", "retrie
 
 @dataclass(frozen=True)
 class Quote:
-    """What one request has at a place, with a little of what stands around it. The user's own
-    text: for their own terminal only."""
+    """What one request has at a place, with a little of what stands around it; `source` is the file
+    and line of the request. It is the user's own text: for their own terminal only."""
 
     before: str
     value: str
     behind: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,6 @@ class Report:
     ordered: bool
     unknown_joins: int
     together: Proof
-    requests_of: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def findings(self) -> list[Finding]:

@@ -23,8 +23,9 @@ class Segment:
 class Prompt:
     """One request's prompt. `at`: seconds since the epoch, None where the log tells no time.
 
-    `label` names its template where the log does. `answer` is what the request generated, as the
-    segments a history would hold. Ids are there only where the log has them for all.
+    `label` names its template where the log does, `source` is its file and line. `answer` is what
+    the request generated, as the segments a history would hold. Ids are there only where the log
+    has them for all.
     """
 
     segments: tuple[Segment, ...]
@@ -33,6 +34,7 @@ class Prompt:
     user: str | None = None
     label: str = ""
     reported_tokens: int | None = None
+    source: str = ""
     answer: tuple[Segment, ...] = ()
     token_ids: tuple[int, ...] | None = None
     answer_ids: tuple[int, ...] | None = None

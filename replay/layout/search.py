@@ -243,9 +243,10 @@ def quote_of(prompt: Prompt, place: tuple[int, int, int], value: Hashable) -> Qu
     segment, begin, end = place
     text = prompt.segments[segment].text
     if isinstance(value, tuple):
-        return Quote("", ", ".join(map(str, value)), "")
+        return Quote("", ", ".join(map(str, value)), "", prompt.source)
     before = text[max(begin - _QUOTED_CHARACTERS, 0) : begin]
-    return Quote(before, text[begin:end], text[end : end + _QUOTED_CHARACTERS])
+    behind = text[end : end + _QUOTED_CHARACTERS]
+    return Quote(before, text[begin:end], behind, prompt.source)
 
 
 def _proof(before: Replayed, after: Replayed, numbers: Sequence[int]) -> Proof:

@@ -48,6 +48,7 @@ def test_a_finding_is_told_with_place_proof_and_state_3(cli: Cli, tmp_path: Path
     # Not on a terminal: no text unless it is asked for.
     quiet = cli("lint", log)
     assert quiet.status == 3
+    assert "See log.jsonl:1 and log.jsonl:2" in quiet.out
     assert "09:01:11" not in quiet.out
     assert "Rule 1" not in quiet.out
 

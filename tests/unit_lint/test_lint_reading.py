@@ -96,5 +96,6 @@ def test_files_of_several_kinds(tmp_path: Path) -> None:
     lines = tmp_path / "d.jsonl"
     lines.write_text('{"prompt": "x"}\n\n"y"\n')
     log = read_prompts([plain, document, one, lines])
-    assert log.places == ["a.txt", "b.json:1", "b.json:1", "c.json:1", "d.jsonl:1", "d.jsonl:3"]
+    places = [prompt.source for prompt in log.prompts]
+    assert places == ["a.txt", "b.json:1", "b.json:1", "c.json:1", "d.jsonl:1", "d.jsonl:3"]
     assert log.forms == {"plain text": 3, "OpenAI requests": 3}
