@@ -18,6 +18,7 @@ page = st.navigation(
         st.Page(VIEWS / "why.py", title="Why", url_path="why"),
         st.Page(VIEWS / "latency.py", title="Latency", url_path="latency"),
         st.Page(VIEWS / "memory.py", title="Memory", url_path="memory"),
+        st.Page(VIEWS / "what_if.py", title="What if", url_path="what_if"),
         st.Page(VIEWS / "week.py", title="Week", url_path="week"),
     ],
     position="top",

@@ -10,7 +10,6 @@ import typer
 from exporter.errors import PrefixscopeError
 from prefixscope.commands import trace_options
 from prefixscope.commands.options import messages
-from prefixscope.replay_output import as_json, print_experiment
 from prefixscope.trace_file import read_trace
 from replay.clock import Clock, Tier
 from replay.rules import RULES
@@ -110,6 +109,7 @@ def replay(
     prompts = replace(trace.prompts, arrived=trace.prompts.arrived / speed)
     if not untimed:
         _check_load(prompts, clock, replicas, trace.name)
+    from prefixscope.replay_output import as_json, print_experiment  # noqa: PLC0415
     from replay.arms import PLAIN  # noqa: PLC0415 - compiled code
     from replay.experiment import Setting, experiment  # noqa: PLC0415
     from replay.routers import Router  # noqa: PLC0415

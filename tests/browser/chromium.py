@@ -16,7 +16,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
 
-PAGES = ("now", "who", "why", "latency", "memory", "week")
+PAGES = ("now", "who", "why", "latency", "memory", "what_if", "week")
 # Views within a page that a link opens.
 TABS = {
     "memory": ("split", "evictions", "offload", "contents"),

@@ -1,0 +1,60 @@
+"""Arms side by side, and the hit ratio of every capacity."""
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dashboard.figures.layout import style
+from dashboard.figures.numbers import percent
+from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, LOAD
+from dashboard.figures.rows import Rows, number
+
+
+def arms(rows: Rows) -> go.Figure:
+    """Token hit ratio (left) and time to first token (right) of every arm, in the order asked."""
+    names = [row["arm"] for row in rows]
+    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.04,
+                           subplot_titles=("token hit ratio", "TTFT, s"))  # fmt: skip
+    ratios = [number(row, "token_hit_ratio") for row in rows]
+    figure.add_trace(
+        go.Bar(y=names, x=ratios, orientation="h", marker={"color": CACHED}, showlegend=False,
+               text=[percent(ratio) for ratio in ratios], textposition="auto",
+               hovertemplate="%{y} %{text}<extra></extra>"),
+        row=1, col=1,
+    )  # fmt: skip
+    for percentile, colour, symbol in ((50, CACHED, "circle"), (90, LOAD, "diamond"),
+                                       (99, COMPUTED, "square")):  # fmt: skip
+        seconds = [number(row, f"ttft_p{percentile}_seconds") for row in rows]
+        if any(value is not None for value in seconds):
+            figure.add_trace(
+                go.Scatter(y=names, x=seconds, mode="markers", name=f"p{percentile}",
+                           marker={"color": colour, "symbol": symbol, "size": 11},
+                           hovertemplate="%{y} %{x:.3f} s"),
+                row=1, col=2,
+            )  # fmt: skip
+    style(figure, 130 + 34 * len(names))
+    figure.update_xaxes(tickformat=".0%", rangemode="tozero", row=1, col=1)
+    figure.update_xaxes(rangemode="tozero", row=1, col=2)
+    figure.update_yaxes(autorange="reversed")
+    figure.update_layout(hovermode="closest", legend={"x": 1, "xanchor": "right"},
+                         margin={"t": 46})  # fmt: skip
+    return figure
+
+
+def capacity_curve(rows: Rows, marked_tokens: float | None) -> go.Figure:
+    """Token hit ratio by capacity in tokens, on a logarithmic axis; `marked_tokens`: of today."""
+    figure = go.Figure(
+        go.Scatter(
+            x=[row["capacity_tokens"] for row in rows],
+            y=[number(row, "token_hit_ratio") for row in rows],
+            mode="lines",
+            line={"color": CACHED, "width": 2},
+            hovertemplate="%{x:,.3~s} tokens: %{y:.1%}<extra></extra>",
+        )
+    )
+    style(figure, 320)
+    if marked_tokens:
+        figure.add_vline(x=marked_tokens, line={"color": BEFORE, "dash": "dot"},
+                         annotation_text="as replayed")  # fmt: skip
+    figure.update_xaxes(title="tokens of KV a replica", type="log", tickformat=",.3~s")
+    figure.update_yaxes(title="token hit ratio", tickformat=".0%", rangemode="tozero")
+    return figure.update_layout(hovermode="closest")

@@ -1,0 +1,141 @@
+"""What if: the window's own traffic once more, caching off, on, and behind other routers."""
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from dashboard import page, tables, what_if
+from dashboard.answers import Answers, asked, table
+from dashboard.figures import what_if as figures
+from dashboard.figures.rows import Row, number
+from dashboard.tables import Column
+from dashboard.words import purpose
+from replay.rules import RULES
+
+_ARMS = ("off", "round-robin", "least-loaded", "sticky", "bounded-load", "scored")
+_STEP_HINT = ("Rows of this window carry no chains of block hashes. One step adds them: put the "
+              "tap before the engine, or send token ids or prompts with the log.")  # fmt: skip
+_COLUMNS = (
+    Column("arm", "arm", "text", meaning="Who gets which request; off: caching is off."),
+    Column("token_hit_ratio", "token hit ratio", "bar",
+           meaning="Cached / prompt tokens of the requests replayed."),
+    Column("ttft_p50_seconds", "TTFT p50, s", "seconds", meaning="Queue included."),
+    Column("ttft_p90_seconds", "p90", "seconds", meaning="Queue included."),
+    Column("ttft_p99_seconds", "p99", "seconds", meaning="Queue included."),
+    Column("prefill_gpu_seconds", "GPU-seconds of prefill", "count",
+           meaning="That all replicas were kept by prefill, times GPUs of each."),
+    Column("imbalance_ratio", "busiest ÷ mean", "score",
+           meaning="Computed tokens of the busiest replica / their mean."),
+    Column("evicted_blocks", "evicted blocks", "count", meaning="Lost to make room."),
+    Column("refused_requests", "refused", "count",
+           meaning="Larger than a replica's memory: in no other figure."),
+)  # fmt: skip
+
+
+def body(answers: Answers) -> None:
+    """The setting with what the store says of it, a button, and what came out."""
+    window = {"since": answers.window.since, "until": answers.window.until}
+    hashes = next(iter(asked("request_chain_counts", window)), {})
+    count = number(hashes, "hashes") or 0
+    st.caption(f"The requests of this window, replayed. {page.window_words(answers)} "
+               f"{int(count):,} hashes of blocks.")  # fmt: skip
+    if not count:
+        st.info(_STEP_HINT)
+        return
+    if count > what_if.MOST_HASHES:
+        st.info(f"At most {what_if.MOST_HASHES:,} hashes are replayed here: choose a shorter "
+                "window, or `prefixscope export` and `prefixscope replay`.")  # fmt: skip
+        return
+    known = what_if.measured(
+        answers.rows("replicas"), answers.rows("memory_split", by="replica"),
+        answers.rows("prefill_speed"),
+    )  # fmt: skip
+    setting = _form(known)
+    if setting is None:
+        return
+    with st.spinner("Replaying … (the first time its code is compiled, which takes some seconds)"):
+        found = _replayed(tuple(sorted((k, str(v)) for k, v in window.items())), setting)
+    if found is None:
+        st.info(_STEP_HINT)
+        return
+    _show(found)
+
+
+def _form(known: what_if.Measured) -> tuple[Any, ...] | None:
+    """What the person chose, once the button was pressed."""
+    with st.form("what-if", border=False):
+        first, second, third, fourth, fifth = st.columns(5)
+        replicas = first.number_input("Replicas", 1, 64, known.replicas)
+        capacity = second.number_input("KV tokens a replica", 1000, None, known.capacity_tokens,
+                                       step=10_000)  # fmt: skip
+        speed = third.number_input(
+            "Prefill tokens/s", 1, None, int(known.prefill_tokens_per_second)
+        )
+        decode = fourth.number_input("Decode ms a token", 0, None, 20)
+        gpus = fifth.number_input("GPUs a replica", 1, 64, 1)
+        arms = st.multiselect("Arms", _all_arms(), list(_ARMS))
+        st.caption("; ".join(known.sources) + "; decode time is assumed.")
+        pressed = st.form_submit_button("Replay this window", type="primary")
+    if pressed:
+        st.session_state["what-if-asked"] = (
+            int(replicas), int(capacity), float(speed), float(decode), int(gpus), tuple(arms),
+        )  # fmt: skip
+    asked_for: tuple[Any, ...] | None = st.session_state.get("what-if-asked")
+    return asked_for if asked_for and asked_for[-1] else None
+
+
+def _all_arms() -> list[str]:
+    return [*_ARMS, "random", "longest-prefix"]
+
+
+@st.cache_data(ttl=timedelta(hours=1), max_entries=20, show_spinner=False)
+def _replayed(
+    window: tuple[tuple[str, str], ...], setting: tuple[Any, ...]
+) -> dict[str, Any] | None:
+    """Figures as plain rows, shared by all who ask the same."""
+    from replay.clock import Clock  # noqa: PLC0415 - what follows is compiled code
+    from replay.curve import curve_of_replicas  # noqa: PLC0415
+    from replay.experiment import Setting, experiment  # noqa: PLC0415
+    from replay.gain_words import arm_row, gain_words  # noqa: PLC0415
+
+    replicas, capacity_tokens, speed, decode, gpus, arms = setting
+    prompts = what_if.prompts_of(table("request_chains", dict(window)))
+    if prompts is None:
+        return None
+    rule = RULES["full"].of_blocks(prompts.block_tokens)
+    clock = Clock(prefill_tokens_per_second=speed, decode_seconds_per_token=decode / 1e3)
+    found = experiment(
+        prompts,
+        Setting(arms=arms, rule=rule, replicas=replicas, clock=clock,
+                capacity_blocks=max(capacity_tokens // prompts.block_tokens, 1)),
+    )  # fmt: skip
+    curve = curve_of_replicas(prompts, rule, replicas)
+    blocks = np.unique(np.geomspace(1, max(curve.enough_blocks, 1) * 1.2, 120).astype(int)).tolist()
+    return {
+        "rows": [arm_row(each, gpus) for each in found.results],
+        "gain": gain_words(found, gpus),
+        "assumed": found.setting.words(),
+        "bound": found.bound_ratio,
+        "requests": len(prompts),
+        "capacity_tokens": capacity_tokens,
+        "curve": [{"capacity_tokens": size * prompts.block_tokens,
+                   "token_hit_ratio": curve.ratio_at(size)} for size in blocks],
+    }  # fmt: skip
+
+
+def _show(found: Row) -> None:
+    for line in found["gain"]:
+        st.markdown(f"**{line}**")
+    page.chart(figures.arms(found["rows"]), "what-if-arms", "Arms side by side")
+    tables.show(found["rows"], _COLUMNS, "what-if", alt="Figures of every arm")
+    bound = "" if found["bound"] is None else f" No cache could exceed {found['bound']:.1%}."
+    st.caption(f"{found['requests']:,} requests. Assumed: {'; '.join(found['assumed'])}.{bound}")
+    st.markdown("##### What more memory would win", help=purpose("memory_split"))
+    page.chart(figures.capacity_curve(found["curve"], found["capacity_tokens"]), "what-if-curve",
+               "Token hit ratio by capacity")  # fmt: skip
+    st.caption("By order of the requests, round robin: an upper bound at every capacity.")
+
+
+page.show("what_if", body)

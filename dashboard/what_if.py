@@ -1,0 +1,83 @@
+"""What if: rows of the store as prompts to replay, and what the store says of speed and memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dashboard.figures.rows import Rows, number
+from replay.known_blocks import numbered
+from replay.prompts import Prompts
+from replay.traffic import starts_of
+
+# Our hashes stand for so many tokens wherever the block of the engine allows.
+_GRAIN_TOKENS = 16
+_DEFAULT_SPEED, _DEFAULT_TOKENS = 20_000.0, 1_000_000
+# What a page may ask of the exporter's memory at once, as `attribute` does.
+MOST_HASHES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an experiment begins with, and in words where each figure is from."""
+
+    replicas: int
+    capacity_tokens: int
+    prefill_tokens_per_second: float
+    sources: tuple[str, ...]
+
+
+def measured(replicas: Rows, memory: Rows, speeds: Rows) -> Measured:
+    """From what engines and requests told; assumptions, named as such, where they told nothing."""
+    serving = len([row for row in replicas if row.get("role") != "decode"])
+    rooms = [number(row, "capacity_tokens") for row in memory]
+    known_rooms = [room for room in rooms if room]
+    rates = [number(row, "tokens_per_second") for row in speeds]
+    known_rates = [rate for rate in rates if rate]
+    return Measured(
+        serving or 1,
+        int(np.median(known_rooms)) if known_rooms else _DEFAULT_TOKENS,
+        float(np.median(known_rates)) if known_rates else _DEFAULT_SPEED,
+        (
+            f"{serving} replicas were heard" if serving else "no replica was heard: one is assumed",
+            "memory as the engines tell (median)" if known_rooms else "memory is assumed",
+            "prefill speed estimated from first tokens (median)"
+            if known_rates
+            else "prefill speed is assumed",
+        ),
+    )
+
+
+def prompts_of(chains: pa.Table) -> Prompts | None:
+    """An answer of `request_chains` in order of time; None where no row has a chain.
+
+    Hashes of another grain than most rows' are not comparable and are left out with their rows.
+    """
+    has_chain = pc.greater(pc.fill_null(pc.list_value_length(chains["block_hashes"]), 0), 0)
+    rows = chains.filter(has_chain).sort_by([("ts", "ascending"), ("batch", "ascending"),
+                                             ("position", "ascending")])  # fmt: skip
+    if not len(rows):
+        return None
+    grains = _grains(rows)
+    most = int(np.bincount(grains).argmax())
+    rows = rows.filter(pa.array(grains == most))
+    lists = rows["block_hashes"].combine_chunks()
+    lengths = pc.list_value_length(lists).to_numpy()
+    seconds = pc.cast(pc.cast(rows["ts"], pa.timestamp("us")), pa.int64()).to_numpy() / 1e6
+    return Prompts(
+        arrived=seconds - seconds[0],
+        prompt_tokens=rows["prompt_tokens"].to_numpy().astype(np.int64),
+        output_tokens=pc.fill_null(rows["output_tokens"], 0).to_numpy().astype(np.int64),
+        blocks=numbered(lists.flatten().to_numpy())[0],
+        starts=starts_of(lengths),
+        block_tokens=most,
+    )
+
+
+def _grains(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Tokens a hash: ours stand for 16 where they can, others for the block that the row states."""
+    size = pc.fill_null(rows["block_size"], 0).to_numpy().astype(np.int64)
+    own = pc.not_equal(rows["hash_key_id"], "").to_numpy()
+    grain = np.where(own & (size % _GRAIN_TOKENS == 0), _GRAIN_TOKENS, size)
+    return np.where(grain > 0, grain, _GRAIN_TOKENS)

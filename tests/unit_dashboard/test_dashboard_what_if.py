@@ -1,0 +1,88 @@
+"""The What if page: prompts from rows, what it begins with, and three clicks to what is saved."""
+
+from datetime import timedelta
+
+import pyarrow as pa
+
+from dashboard import what_if
+from tests.unit_dashboard.loopback import Exporter, Open, ago, words
+
+KEY = "a1b2c3d4"
+
+
+def chains(**columns: list[object]) -> pa.Table:
+    count = len(columns["block_hashes"])
+    given = {
+        "ts": [ago(60) + timedelta(seconds=place) for place in range(count)],
+        "prompt_tokens": [40] * count, "output_tokens": [None] * count,
+        "block_size": [None] * count, "hash_key_id": [KEY] * count,
+        "batch": [1] * count, "position": list(range(count)),
+    } | columns  # fmt: skip
+    types = {"block_hashes": pa.list_(pa.uint64()), "block_size": pa.int32(),
+             "output_tokens": pa.int64(), "ts": pa.timestamp("us")}  # fmt: skip
+    return pa.table({name: pa.array(values, types.get(name)) for name, values in given.items()})
+
+
+def test_rows_become_prompts_in_order_of_time() -> None:
+    late, early = ago(10), ago(20)
+    table = chains(block_hashes=[[7, 9], [7, 2**64 - 1]], ts=[late, early])
+    prompts = what_if.prompts_of(table)
+    assert prompts is not None
+    assert prompts.blocks.tolist() == [0, 1, 0, 2]
+    assert (round(float(prompts.arrived[1])), prompts.block_tokens) == (600, 16)
+    assert prompts.output_tokens.tolist() == [0, 0]
+
+
+def test_rows_without_a_chain_or_of_another_grain_are_left_out() -> None:
+    """Two of our own (16 tokens) stay; a trace's blocks of 512 and a row without go."""
+    table = chains(block_hashes=[[1], None, [2], [3], []], block_size=[32, None, None, 512, None],
+                   hash_key_id=[KEY, KEY, KEY, "", KEY])  # fmt: skip
+    prompts = what_if.prompts_of(table)
+    assert prompts is not None
+    assert (len(prompts), prompts.block_tokens) == (2, 16)
+    assert what_if.prompts_of(chains(block_hashes=[None, None])) is None
+
+
+def test_what_the_store_tells_is_begun_with_and_named() -> None:
+    found = what_if.measured(
+        [{"role": "unified"}, {"role": "unified"}, {"role": "decode"}],
+        [{"capacity_tokens": 100_000}, {"capacity_tokens": 300_000}, {"capacity_tokens": None}],
+        [{"tokens_per_second": 9_000.0}],
+    )
+    assert (found.replicas, found.capacity_tokens) == (2, 200_000)
+    assert found.prefill_tokens_per_second == 9_000.0
+    assert "2 replicas were heard" in found.sources
+    nothing = what_if.measured([], [], [])
+    assert [word for word in nothing.sources if "assumed" in word] == list(nothing.sources)
+
+
+def requests(exporter: Exporter) -> None:
+    """A, B, B, A: two replicas by turns find nothing, by prefix half of it. 33 tokens each, so that
+    two whole blocks can be found."""
+    for place, block in enumerate((10, 20, 20, 10)):
+        exporter.request(30 - place, 33, 0, block_hashes=[block, block + 1], hash_key_id=KEY)
+
+
+def test_three_clicks_to_what_routing_would_save(exporter: Exporter, open_page: Open) -> None:
+    requests(exporter)
+    app = open_page("what_if")  # the first
+    assert not app.exception
+    app.number_input[0].set_value(2)
+    app.button[-1].click().run()  # the second; a third would be a wish of one's own
+    assert not app.exception
+    assert "Caching saves 0 GPU-seconds a day of prefill" in words(app)
+    assert "Routing by" in words(app)
+    shown = app.dataframe[0].value
+    assert list(shown["arm"])[:2] == ["off", "round-robin"]
+    ratios = dict(zip(shown["arm"], shown["token_hit_ratio"], strict=True))
+    assert round(ratios["round-robin"], 1) == 0.0
+    assert round(ratios["sticky"], 1) == 48.5  # 64 of 132 tokens
+    assert "Assumed: vLLM" not in words(app)
+    assert "prefill of 20,000 tokens/s" in words(app)
+
+
+def test_without_chains_the_page_says_the_next_step(exporter: Exporter, open_page: Open) -> None:
+    exporter.request(30, 1000, 0)
+    app = open_page("what_if")
+    assert not app.exception
+    assert "carry no chains of block hashes" in words(app)
