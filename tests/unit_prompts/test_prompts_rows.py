@@ -248,3 +248,24 @@ def test_the_text_of_prompts_is_found_nowhere(
     for secret in (canary, "987654321"):
         assert secret.encode() not in files
         assert secret not in stored + caplog.text + shown.out + shown.err
+
+
+def test_small_batches_of_every_kind_come_one_after_the_other(shared_store: Store) -> None:
+    """From the third on a reading that stands takes them."""
+    ids = list(range(100))
+    for batch in range(4):
+        told: list[dict[str, object]] = [{"token_ids": ids}, {"prompt_text": "abc " * 100}, {}]
+        rows = [
+            {"request_id": f"{batch}-{kind}", "ts": "2026-03-02T12:00:00Z", "prompt_tokens": 100,
+             "cached_tokens": 0, **more}
+            for kind, more in enumerate(told)
+        ]  # fmt: skip
+        summary = load(shared_store, rows, "batches", origin="http")
+        assert (summary.accepted, summary.flags) == (3, {"approximate_chain": 1})
+    for name, row in by_id(shared_store, "batches").items():
+        if name.endswith("0"):
+            check_tokens(row, ids, shared_store.key)
+        elif name.endswith("1"):
+            check_text(row, b"abc " * 100, shared_store.key)
+        else:
+            assert (row["block_hashes"], row["piece_hashes"], row["flags"]) == (None, None, None)
