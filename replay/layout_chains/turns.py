@@ -23,6 +23,8 @@ _REWRITTEN_RATIO, _SHORTENED_RATIO, _NO_ANSWER_RATIO = 0.04, 0.1, 0.8
 # What ends a prompt and is not in the next lies within so many tokens of its end; a marker at the
 # beginning of an answer takes less than a block, so that most turns do not show it.
 _END_TOKENS, _MARKER_RATIO, _MIN_MARKERS = 32, 0.75, 6
+# Turns that should show a marker and do not, as a share of those that do.
+_STRAY_RATIO = 0.5
 # Answers have at least so many tokens more than the prompt's last block, whatever the block.
 _ANSWER_BLOCKS = 4
 # Turns of helpers stand between those of a conversation; so far back it is looked for.
@@ -105,15 +107,25 @@ def _turn_before(prompts: Prompts, row: int, earlier: list[int]) -> tuple[int, i
 
 
 def _rewritten(prompts: Prompts, pairs: _Pairs, parted: Flags) -> Turns | None:
-    if parted.sum() < 2 or parted.mean() < _REWRITTEN_RATIO:
+    if parted.sum() < _MIN_PAIRS or parted.mean() < _REWRITTEN_RATIO:
         return None
+    # What does not fill the last whole block: the difference reaches at least so far back.
+    behind = prompts.prompt_tokens[pairs.before] % prompts.grain_tokens
+    if not _is_marker(behind, parted):
+        return _shortened(prompts, pairs, parted)
     # More than the last token differs where the last whole block is not the prompt's end.
-    behind = prompts.prompt_tokens[pairs.before[parted]] % prompts.grain_tokens
-    kind: Kind = "thinking_removed" if (behind > 0).any() else "tokenizer_join"
-    if len(parted) >= _MIN_MARKERS and parted.mean() >= _MARKER_RATIO:
-        kind = "unknown"
+    kind: Kind = "thinking_removed" if (behind[parted] > 0).any() else "tokenizer_join"
     # Less than a block shows in few turns what all of them lose.
     return _turns(prompts, pairs, parted, kind, of_all=kind == "thinking_removed")
+
+
+def _is_marker(behind: Numbers, parted: Flags) -> bool:
+    """Is it the same few tokens at the end of every prompt? Then the turns that show it are those
+    whose last whole block ends within these, and no others."""
+    if len(parted) >= _MIN_MARKERS and parted.mean() >= _MARKER_RATIO:
+        return False
+    reach = behind[parted].max()
+    return bool((behind[~parted] <= reach).sum() <= _STRAY_RATIO * parted.sum())
 
 
 def _shortened(prompts: Prompts, pairs: _Pairs, parted: Flags) -> Turns | None:
