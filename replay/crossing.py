@@ -82,13 +82,13 @@ class Crossing:
         return warm
 
 
-def watch(
-    memory: Memory, columns: Sequence[Columns], judged: Sequence[Flags], resets: Moments
-) -> None:
-    """Remember of a span what audits need of its replicas. `columns`: by each of its rules, with
-    which requests are `judged` by each, in the order of its traffic."""
+def watch(memory: Memory, columns: Sequence[Columns], span: TrafficSpan, resets: Moments) -> None:
+    """Remember of a span what audits need of its replicas. `columns`: by each of its rules;
+    `resets`: by the numbers of the memory."""
     timeline = columns[0].timeline
-    by_rule = [(each, flags[timeline.order]) for each, flags in zip(columns, judged, strict=True)]
+    by_rule = [
+        (each, flags[timeline.order]) for each, flags in zip(columns, span.judged, strict=True)
+    ]
     for number in np.unique(timeline.replica).tolist():
         replica = memory.watches[number]
         own = timeline.replica == number
@@ -99,6 +99,9 @@ def watch(
     for number, seconds in zip(resets.replica.tolist(), resets.seconds.tolist(), strict=True):
         replica = memory.watches[number]
         replica.reset_seconds = max(replica.reset_seconds or -np.inf, seconds)
+    for name in span.lower_tiers:
+        if name in memory.replicas:
+            memory.watches[memory.replicas[name]].reset_seconds = None
 
 
 def _serves_parts(columns: Columns, own: Flags) -> bool:

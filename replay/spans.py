@@ -21,6 +21,7 @@ class TrafficSpan:
     ceiling. `replicas`, `deployments`, `scopes`: lasting names and 64-bit numbers of those that the
     traffic numbers. `resets`, `gone`, `stays`: by the same numbers of replicas and deployments.
     `open_scopes`: of which lately came requests that are not in any span, as they have no chain.
+    `lower_tiers`: replicas that can reach a tier which a reset does not empty.
     """
 
     traffic: Traffic
@@ -35,6 +36,7 @@ class TrafficSpan:
     gone: Moments = field(default_factory=Moments)
     stays: Stays | None = None
     open_scopes: Names = field(default_factory=lambda: np.empty(0, np.uint64))
+    lower_tiers: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class CauseStream:
         history = _Look(memory, keys, self.blocks, self.answers).history()
         own_resets = Moments(fleet.resets.replica[len(memory.replicas) :],
                              fleet.resets.seconds[len(memory.replicas) :])  # fmt: skip
-        watch(memory, columns, span.judged, own_resets)
+        watch(memory, columns, span, own_resets)
         crossed = [Crossing(memory, keys, history, span).of(each) for each in columns]
         sources = [Sources(each, history) for each in columns]
         causes = [named(each) for each in sources]

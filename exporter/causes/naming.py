@@ -155,6 +155,7 @@ def _traffic_span(
         deployments=lasting_numbers(different),
         scopes=lasting_numbers(scopes),
         open_scopes=lasting_numbers(state.unnamed.of(scopes)),
+        lower_tiers=tuple(name for name in names if name in state.unnamed.lower_tiers),
         since_seconds=_seconds(span.since),
         until_seconds=_seconds(span.until),
         resets=Moments.of([(names.index(replica), moment) for replica, moment in resets]),

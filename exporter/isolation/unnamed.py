@@ -10,6 +10,7 @@ import duckdb
 
 # So many are told apart; with more, nothing is said of any scope until a horizon later.
 MOST_SCOPES = 10_000
+MOST_REPLICAS = 10_000
 
 _UNNAMED = """
     SELECT DISTINCT coalesce(scope, '') FROM requests
@@ -18,18 +19,29 @@ _UNNAMED = """
         AND coalesce(ineligible_reason, 'lookup_skipped') = 'lookup_skipped'
         AND batch <= $newest AND ts < $until AND (ts >= $since OR batch > $counted)"""
 
+# Replicas that served from a tier which may outlast a reset of the device's cache.
+_LOWER_TIERS = """
+    SELECT DISTINCT coalesce(replica, '') FROM requests
+    WHERE ts >= $since AND ts < $until
+        AND (cached_host > 0 OR cached_disk > 0 OR cached_remote > 0)
+    UNION
+    SELECT DISTINCT replica FROM engine_own
+    WHERE ts >= $since - INTERVAL 1 HOUR AND ts < $until
+        AND (external_hit_tokens > 0 OR cached_host > 0 OR cached_disk > 0 OR cached_remote > 0)"""
+
 
 @dataclass
 class UnnamedScopes:
     """`seen`: when the last such request of each scope came. `too_many_seconds`: when that was not
     known of all (None: it always was). `places`: where chains can be compared (rule, tokens a hash,
     key); `homes`: the place of each scope, once there are several. All in seconds of the clock of
-    rows."""
+    rows. `lower_tiers`: replicas whose resets do not empty all they can reach."""
 
     seen: dict[str, float] = field(default_factory=dict)
     too_many_seconds: float | None = None
     places: list[str] = field(default_factory=list)
     homes: dict[str, int] = field(default_factory=dict)
+    lower_tiers: list[str] = field(default_factory=list)
 
     def take(
         self,
@@ -43,6 +55,9 @@ class UnnamedScopes:
         seconds = until.replace(tzinfo=UTC).timestamp()
         self.forget(seconds - horizon_days * 86_400)
         self.add((scope for (scope,) in cursor.execute(_UNNAMED, span).fetchall()), seconds)
+        times = {name: span[name] for name in ("since", "until")}
+        replicas = [replica for (replica,) in cursor.execute(_LOWER_TIERS, times).fetchall()]
+        self.lower_tiers = sorted({*self.lower_tiers, *replicas})[:MOST_REPLICAS]
 
     def add(self, scopes: Iterable[str], seconds: float) -> None:
         """Scopes of requests without a chain."""
@@ -87,9 +102,16 @@ class UnnamedScopes:
             "too_many": self.too_many_seconds,
             "places": self.places,
             "homes": self.homes,
+            "lower_tiers": self.lower_tiers,
         }
 
     @classmethod
     def from_kept(cls, kept: dict[str, Any]) -> "UnnamedScopes":
         """As it was."""
-        return cls(dict(kept["seen"]), kept["too_many"], list(kept["places"]), dict(kept["homes"]))
+        return cls(
+            dict(kept["seen"]),
+            kept["too_many"],
+            list(kept["places"]),
+            dict(kept["homes"]),
+            list(kept["lower_tiers"]),
+        )

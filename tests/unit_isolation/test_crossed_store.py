@@ -132,6 +132,23 @@ def test_a_scope_with_requests_without_a_chain_is_not_accused(store: Store) -> N
     assert told["cedar"]["reused_at_least_tokens"] == 484
 
 
+@pytest.mark.parametrize(("tier", "found"), [("cached_device", 1483), ("cached_disk", 0)])
+def test_a_reset_is_enough_unless_a_lower_tier_outlasts_it(
+    store: Store, tier: str, found: int
+) -> None:
+    """The replica has been heard of for twenty minutes, and was restarted ten minutes ago."""
+    before = unrelated(minutes_ago(20), cached_tokens=16, **{tier: 16})
+    store.cursor().execute(
+        "INSERT INTO block_resets (ts, source, replica, model, tier, reason, blocks)"
+        " VALUES (?, 'kv', 'llama-0', 'tiny', 'device', 'restart', 1)",
+        [minutes_ago(10).replace(tzinfo=None)],
+    )
+    sealed(store, [before, *recorded(minutes_ago(5))])
+    whole = ask(store, "cross_scope_reuse")[0]
+    assert whole["reused_at_least_tokens"] == found
+    assert whole["cannot_tell_tokens"] == (16 if found else 16 + 1483)
+
+
 def test_an_engine_that_honours_salts_is_never_accused(store: Store) -> None:
     """The same requests, as they would have been served: each scope its own."""
     cached = (0, 0, 496, 0, 0, 192, 0)
