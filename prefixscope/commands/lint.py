@@ -9,6 +9,7 @@ import typer
 
 from prefixscope.lint.output import as_json, print_comparison, print_report
 from prefixscope.lint.reading import read_prompts
+from prefixscope.lint.tokenizing import encoder
 from prefixscope.tables import terminal
 from replay.layout.against import compare
 from replay.layout.search import search
@@ -50,6 +51,14 @@ Quotes = Annotated[
         show_default="on a terminal only",
     ),
 ]
+Tokens = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokenizer",
+        help="tokenizer.json of the model, or its folder. Needs the extra tokenizers.",
+        show_default="approximate tokens",
+    ),
+]
 As = Annotated[Form, typer.Option("--output", help="How to write it; json has none of the text.")]
 
 
@@ -59,6 +68,7 @@ def lint(
     block_tokens: BlockTokens = 16,
     capacity_blocks: CapacityBlocks = None,
     requests: Requests = 500,
+    tokenizer: Tokens = None,
     quotes: Quotes = None,
     as_: As = Form.TABLE,
 ) -> None:
@@ -73,14 +83,16 @@ def lint(
 
     Example: prefixscope lint staging.jsonl --against production.jsonl
     """
+    encode = None if tokenizer is None else encoder(tokenizer)
     log = read_prompts(files)
     if against is None:
         comparison = None
-        report = search(log.prompts, block_tokens, capacity_blocks, requests)
+        report = search(log.prompts, block_tokens, capacity_blocks, requests, encode)
         bad = any(finding.frequency != "once" for finding in report.findings)
     else:
         old = read_prompts(against)
-        comparison = compare(log.prompts, old.prompts, block_tokens, capacity_blocks, requests)
+        asked = (block_tokens, capacity_blocks, requests, encode)
+        comparison = compare(log.prompts, old.prompts, *asked)
         report, bad = comparison.new, comparison.is_worse
     if as_ is Form.JSON:
         print(as_json(report, comparison))

@@ -15,6 +15,8 @@ _BODIES = ("body", "request", "proxy_server_request", "kwargs", "params", "obj")
 _TEXTS = ("prompt", "input", "text", "rendered_prompt")
 _ANSWERS = ("response", "output", "completion", "response_body")
 _THINKING = ("reasoning_content", "reasoning", "thinking")
+# What LiteLLM writes where a prompt was left out or cut short.
+_LEFT_OUT = ("redacted-by-litellm", "redacted by litellm", "litellm_truncated")
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -30,6 +32,8 @@ def prompt_of(row: Row) -> tuple[Prompt, str]:
     segments = (Segment("text", "text", _plain(body)),) if plain else tuple(_segments(body))
     if not any(segment.text for segment in segments):
         raise Unreadable("the prompt is empty")
+    if any(mark in segment.text for segment in segments for mark in _LEFT_OUT):
+        raise Unreadable("the gateway left text of the prompt out")
     answer = tuple(_answer(row, body, form))
     ids = _ids(body, "prompt_token_ids")
     prompt = Prompt(

@@ -21,6 +21,11 @@ _WORDS = {
     "request": "with every request", "session": "with every session", "user": "with every user",
     "day": "with every day", "once": "once",
 }  # fmt: skip
+_TOKENS = {
+    "ids": "Tokens are those of the log",
+    "tokenizer": "Tokens are of the tokenizer, without what the chat template adds",
+    "approximate": "Tokens are approximate",
+}
 
 
 def as_json(report: Report, comparison: Comparison | None = None) -> str:
@@ -30,7 +35,7 @@ def as_json(report: Report, comparison: Comparison | None = None) -> str:
         "compared_requests": report.compared_requests,
         "block_tokens": report.block_tokens,
         "capacity_blocks": report.capacity_blocks,
-        "tokens_are": "known" if report.tokens_known else "approximate",
+        "tokens_are": report.tokens,
         "scale": report.scale,
         "unknown_joins": report.unknown_joins,
         **_proof(report.together),
@@ -121,9 +126,8 @@ def _head(report: Report, log: PromptLog) -> Iterator[str]:
     if report.compared_requests < report.requests:
         yield f"{report.compared_requests:,} of them compared, whole sessions; more with --requests"
     tokens = (
-        "Tokens are those of the log" if report.tokens_known
-        else f"Tokens are approximate, scaled by {report.scale:.2f} to those reported"
-        if report.scale else "Tokens are approximate: no row reports prompt tokens"
+        f"{_TOKENS[report.tokens]}, scaled by {report.scale:.2f} to those reported"
+        if report.scale and report.tokens != "ids" else _TOKENS[report.tokens]
     )  # fmt: skip
     size = (
         "a cache that loses nothing" if report.capacity_blocks is None

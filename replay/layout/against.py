@@ -11,7 +11,7 @@ from replay.layout.prompt import Prompt
 from replay.layout.proof import Replay, Replayed
 from replay.layout.search import in_time, quote_of, search
 from replay.layout.templates import templates_of, with_sessions
-from replay.layout.tokens import Tokenizer
+from replay.layout.tokens import Encode, Tokenizer
 
 # Enough of each to see where they part.
 _ASKED_REQUESTS = 60
@@ -61,12 +61,13 @@ def compare(
     block_tokens: int = 16,
     capacity_blocks: int | None = None,
     compared_requests: int = 500,
+    encode: Encode | None = None,
 ) -> Comparison:
     """Hold a new log against an old one; see `Comparison`."""
-    asked = (block_tokens, capacity_blocks, compared_requests)
+    asked = (block_tokens, capacity_blocks, compared_requests, encode)
     reports = [search(old, *asked), search(new, *asked)]
     before, after = in_time(old), in_time(new)
-    tokenizer = Tokenizer()
+    tokenizer = Tokenizer(encode)
     ratios = [
         _steady_ratio(Replay(each, tokenizer, block_tokens, capacity_blocks).run())
         for each in (before, after)

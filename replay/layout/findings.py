@@ -1,6 +1,7 @@
 """What is found: places, with their kind, how often they change, and what mending them wins."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from replay.layout.frequency import Frequency
 from replay.layout.kinds import Kind
@@ -107,16 +108,16 @@ class TemplateReport:
 
 @dataclass(frozen=True)
 class Report:
-    """`tokens_known`: ids from the log. `scale`: reported ÷ approximate tokens, None where no row
-    reports any. `ordered`: all rows have times. `unknown_joins`: answers that come back as equal
-    text, of which nobody can tell whether as equal tokens."""
+    """`tokens`: ids from the log, of a tokenizer, or approximate. `scale`: reported ÷ approximate
+    tokens, None where no row reports any. `ordered`: all rows have times. `unknown_joins`: answers
+    that come back as equal text, of which nobody can tell whether as equal tokens."""
 
     templates: tuple[TemplateReport, ...]
     requests: int
     compared_requests: int
     block_tokens: int
     capacity_blocks: int | None
-    tokens_known: bool
+    tokens: Literal["ids", "tokenizer", "approximate"]
     scale: float | None
     ordered: bool
     unknown_joins: int

@@ -13,7 +13,7 @@ from replay.layout.prompt import Prompt
 from replay.layout.proof import Replay, Replayed
 from replay.layout.templates import templates_of, with_sessions
 from replay.layout.token_join import Joins, joins_of
-from replay.layout.tokens import Tokenizer
+from replay.layout.tokens import Encode, Tokenizer
 
 # A place is worth a finding from so many blocks a change on, and from this share of the tokens.
 _LEAST_BLOCKS = 2
@@ -27,16 +27,18 @@ def search(
     block_tokens: int = 16,
     capacity_blocks: int | None = None,
     compared_requests: int = 500,
+    encode: Encode | None = None,
 ) -> Report:
     """Find what breaks reuse in a log. At most so many requests are compared, those of whole
-    sessions, spread over the log; without prompts the report is empty."""
+    sessions, spread over the log; without prompts the report is empty. `encode`: the model's
+    tokenizer, where there is one."""
     every = in_time(prompts)
     numbering = Numbering()
     atoms = [atoms_of(prompt.segments, numbering) for prompt in every]
     every = with_sessions(every, atoms)
     kept = _sampled(every, compared_requests)
     every, atoms = [every[n] for n in kept], [atoms[n] for n in kept]
-    tokenizer = Tokenizer()
+    tokenizer = Tokenizer(encode)
     replays = Replay(every, tokenizer, block_tokens, capacity_blocks)
     joins = joins_of(every)
     reports, fixes = [], []
@@ -55,7 +57,7 @@ def search(
     reports.sort(key=lambda report: -report.prompt_tokens)
     return Report(
         tuple(reports), len(prompts), len(every), block_tokens, capacity_blocks,
-        known and not fixes,
+        "ids" if known and not fixes else "approximate" if encode is None else "tokenizer",
         scale_of(every, tokenizer), all(p.at is not None for p in every), joins.unknown, together,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ for English text and scaled to the reported prompt tokens where a log has those.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from replay.layout.prompt import Prompt, Segment
@@ -18,11 +18,17 @@ _TOKEN = re.compile(
     r"<\|\w+\|>| ?[^\W\d_]{1,6}|\d{1,3}|[\r\n]+|[^\S\r\n]+(?=[^\S\r\n])| ?[^\w\s]|\s|_",
 )
 
+Encode = Callable[[str], Sequence[int]]
+
 
 class Tokenizer:
-    """Numbers tokens as it meets them; remembers lines it has cut, as prompts repeat theirs."""
+    """Numbers tokens as it meets them; remembers lines it has cut, as prompts repeat theirs.
 
-    def __init__(self) -> None:
+    `encode`: a model's own tokenizer, asked instead, text by text.
+    """
+
+    def __init__(self, encode: Encode | None = None) -> None:
+        self._encode = encode
         self._numbers: dict[str, int] = {}
         self._lines: dict[str, tuple[int, ...]] = {}
         self._texts: dict[str, tuple[int, ...]] = {}
@@ -38,6 +44,8 @@ class Tokenizer:
             self._texts[text] = self._cut(text)
 
     def _cut(self, text: str) -> tuple[int, ...]:
+        if self._encode is not None:
+            return tuple(self._encode(text))
         return tuple(chain.from_iterable(map(self._line, _LINE.findall(text))))
 
     def _line(self, line: str) -> tuple[int, ...]:
@@ -64,4 +72,4 @@ class Tokenizer:
         """How many tokens stand before a place in a segment."""
         count = len(self.segments(prompt.segments[:segment]))
         own = prompt.segments[segment]
-        return count + len(self.ids(own.lead)) + len(_TOKEN.findall(own.text[:offset]))
+        return count + len(self.ids(own.lead)) + len(self._cut(own.text[:offset]))

@@ -174,3 +174,20 @@ def test_a_terminal_is_never_told_what_to_do(cli: Cli, tmp_path: Path) -> None:
     assert done.status == 3
     assert "\x1b" not in done.out
     assert "\x07" not in done.out
+
+
+def test_a_tokenizer_counts_as_the_model_does(cli: Cli, tmp_path: Path) -> None:
+    """This one has a token for every byte."""
+    library = pytest.importorskip("tokenizers")
+    bytes_ = sorted(library.pre_tokenizers.ByteLevel.alphabet())
+    model = library.models.BPE({sign: n for n, sign in enumerate(bytes_)}, [])
+    tokenizer = library.Tokenizer(model)
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    log = written(tmp_path / "log.jsonl", clocked())
+    done = cli("lint", log, "--tokenizer", tmp_path, "--output", "json")
+    told = json.loads(done.out)
+    assert told["tokens_are"] == "tokenizer"
+    (found,) = told["templates"][0]["findings"]
+    assert found["token_index"] == len("<|system|>\nIt is ")
+    assert cli("lint", log, "--tokenizer", log).status == 1

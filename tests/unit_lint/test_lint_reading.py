@@ -80,7 +80,9 @@ def test_who_and_when_of_spend_logs() -> None:
 
 
 def test_what_has_no_prompt_says_so_and_not_what_it_has() -> None:
-    for row in ({"usage": "secret"}, {"messages": []}, {"prompt": ""}, {"prompt": ["secret"]}):
+    left_out = [{"role": "user", "content": "redacted-by-litellm, secret"}]
+    for row in ({"usage": "secret"}, {"messages": []}, {"prompt": ""}, {"prompt": ["secret"]},
+                {"call_type": "acompletion", "messages": left_out}):  # fmt: skip
         with pytest.raises(Unreadable) as told:
             prompt_of(row)
         assert "secret" not in str(told.value)
