@@ -8,6 +8,7 @@ from exporter.drops import Drop, DropSettings, judge
 from exporter.engine_totals import EngineTotals
 from exporter.isolation.crossed import CrossedTotals
 from exporter.records import EngineSample
+from exporter.store.counters import CounterDelta
 from exporter.store.samples import TargetRow
 from exporter.store.store import Store
 from exporter.verdicts import Verdicts
@@ -53,6 +54,7 @@ def full_pages(folder: Path) -> list[bytes]:
             engines.add([_sample(step, replica) for replica in ("pod", "pod-2")])
             _put_events(events)
             crossed.add({("tiny", "pod"): 2000})
+            _put_causes(store)
             pages.append(collector.render(openmetrics=False))
         return pages
     finally:
@@ -81,6 +83,14 @@ def _put_requests(store: Store, step: int) -> None:
     summary = load(store, [row, "no JSON"], "gateway", origin="http")
     assert (summary.accepted, summary.rejected) == (1, 1)
     store.fold_settled(5)
+
+
+def _put_causes(store: Store) -> None:
+    """What a sealed minute adds."""
+    delta = CounterDelta()
+    series = store.counters.series("tiny", "chat", "checkout", "acme")
+    delta.add_missed(series, {"evicted": PROMPT_TOKENS - CACHED_TOKENS})
+    store.counters.apply(delta)
 
 
 def _sample(step: int, replica: str) -> EngineSample:
