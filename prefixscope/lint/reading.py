@@ -87,7 +87,8 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, object] | None]]:
     if document is not None:
         yield from ((1, row if isinstance(row, Mapping) else None) for row in document)
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    # Only a newline ends a row: JSON may hold other line ends as they are.
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield number, _object(line)
 

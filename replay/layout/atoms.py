@@ -40,6 +40,12 @@ WILD = ("clock", "uuid", "email", "number")
 THINKING = re.compile(r"<(?P<mark>think|thinking|reasoning)>.*?(?:</(?P=mark)>\s*|\Z)", re.DOTALL)
 
 
+def looks_of(text: str) -> str:
+    """The kind of a text that is one atom: clock, uuid, email, number or word; '' for others."""
+    found = _ATOM.fullmatch(text)
+    return (found.lastgroup or "") if found else ""
+
+
 class Numbering:
     """Numbers for texts, the same for the same text; remembers lines it has cut, as prompts repeat
     theirs."""

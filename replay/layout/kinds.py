@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from replay.layout.atoms import WILD, looks_of
+
 Kind = Literal[
     "clock", "uuid", "counter", "name", "tool_order", "key_order", "white_space", "retrieved",
     "thinking_removed", "template_version", "tokenizer_join", "unknown",
@@ -20,23 +22,27 @@ _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+")
 _NAME_WORD = re.compile(r"[^\W\d_]+(?:[.'’-][^\W\d_]*)*,?")
 _NUMBER = re.compile(r"[\d,]+(?:\.\d+)?")
 
+_BY_LOOKS: dict[str, Kind] = {
+    "clock": "clock",
+    "uuid": "uuid",
+    "email": "name",
+    "white_space": "white_space",
+    "thinking": "thinking_removed",
+}
+
 # Kinds whose values belong to somebody or to a moment: one change may be a second of those.
 OWNED: frozenset[Kind] = frozenset({"clock", "uuid", "counter", "name"})
 
 
 def kind_of(looks: str, values: Sequence[str]) -> Kind:
     """The kind of values, given in the order of time."""
-    if looks == "clock":
-        return "clock"
-    if looks == "uuid":
-        return "uuid"
-    if looks == "email":
-        return "name"
-    if looks == "white_space":
-        return "white_space"
-    if looks == "thinking":
-        return "thinking_removed"
+    if looks in _BY_LOOKS:
+        return _BY_LOOKS[looks]
     distinct = [value for value in dict.fromkeys(map(str.strip, values)) if value]
+    # Where some have nothing at all there, what the others have still looks like what it is.
+    for known in WILD:
+        if known in _BY_LOOKS and _most(looks_of(value) == known for value in distinct):
+            return _BY_LOOKS[known]
     if _most(_NUMBER.fullmatch(value) is not None for value in distinct):
         return _number_kind([value for value in values if _NUMBER.fullmatch(value)])
     if _most(map(_is_name, distinct)):
@@ -58,9 +64,8 @@ def _is_name(value: str) -> bool:
     words = value.split()
     if len(value) > _NAME_CHARACTERS or not 0 < len(words) <= _NAME_WORDS:
         return False
-    return all(map(_NAME_WORD.fullmatch, words)) and sum(w[0].isupper() for w in words) * 2 >= len(
-        words
-    )
+    capitals = sum(word[0].isupper() for word in words)
+    return all(map(_NAME_WORD.fullmatch, words)) and 2 * capitals >= len(words)
 
 
 def _number_kind(values: Sequence[str]) -> Kind:

@@ -54,8 +54,9 @@ def _json(prompts: Mapping[int, Prompt]) -> Iterator[Disorder]:
         for place, segment in enumerate(prompt.segments):
             if "{" not in segment.text:
                 continue
-            spans = known.setdefault(segment.text, spans_of(segment.text))
-            for span in (each for outer in spans for each in outer.every()):
+            if segment.text not in known:
+                known[segment.text] = spans_of(segment.text)
+            for span in (each for outer in known[segment.text] for each in outer.every()):
                 signature = span.signature
                 if signature is not None:
                     key = (_part(prompt, segment), signature)

@@ -121,6 +121,8 @@ def test_values_are_known_by_their_looks(text: str, kind: str) -> None:
         (["1", "2", "5", "6"], "counter"),
         (["9", "2", "5", "1"], "unknown"),
         (["482137", "113200", "934418"], "uuid"),
+        (["", "09:15:20", "09:15:44"], "clock"),
+        (["", "req_8fK2jd93LsQ1", "req_9gL3ke04MtR2"], "uuid"),
         (["word " * 20, "other " * 30], "retrieved"),
         (["be brief and kind to all", "do not be"], "unknown"),
     ],

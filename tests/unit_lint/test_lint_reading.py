@@ -96,7 +96,7 @@ def test_files_of_several_kinds(tmp_path: Path) -> None:
     one = tmp_path / "c.json"
     one.write_text(json.dumps({"messages": MESSAGES}, indent=1))
     lines = tmp_path / "d.jsonl"
-    lines.write_text('{"prompt": "x"}\n\n"y"\n')
+    lines.write_text('{"prompt": "x\u2028z"}\r\n\n"y"\n')
     log = read_prompts([plain, document, one, lines])
     places = [prompt.source for prompt in log.prompts]
     assert places == ["a.txt", "b.json:1", "b.json:1", "c.json:1", "d.jsonl:1", "d.jsonl:3"]
