@@ -35,28 +35,34 @@ def in_memory() -> duckdb.DuckDBPyConnection:
 _SPARE: list[duckdb.DuckDBPyConnection] = []
 _MADE_OF = """SELECT database_name, schema_name, table_name FROM duckdb_tables()
     UNION ALL SELECT database_name, schema_name, view_name FROM duckdb_views() ORDER BY ALL"""
+# Deleted rows keep their memory, so a store that had many is not lent again.
+_MOST_ROWS = 10_000
 
 
 @contextmanager
 def lent() -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same for as long as it is held: emptied afterwards it is the next one's, unless more
-    than rows was added. Macros and variables of the store's own connection stay with it."""
+    """The same for as long as it is held: emptied, it is the next one's, unless tables or views
+    were made. Whoever replaces a macro or sets what holds for the whole database takes
+    `in_memory`."""
     whole = _SPARE.pop() if _SPARE else in_memory()
-    before, meta = whole.execute(_MADE_OF).fetchall(), whole.execute("FROM meta").fetchall()
+    made_of, meta = whole.execute(_MADE_OF).fetchall(), whole.execute("FROM meta").fetchall()
     own = whole.cursor()
     try:
         yield own
     finally:
         own.close()
-        if whole.execute(_MADE_OF).fetchall() == before:
-            _empty(whole)
+        if whole.execute(_MADE_OF).fetchall() == made_of and _emptied(whole):
             whole.executemany("INSERT INTO meta VALUES (?, ?)", meta)
             _SPARE.append(whole)
 
 
-def _empty(connection: duckdb.DuckDBPyConnection) -> None:
+def _emptied(connection: duckdb.DuckDBPyConnection) -> bool:
+    """False where there were too many rows."""
     filled = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE estimated_size > 0 AND NOT internal"
-    )
-    for (table,) in filled.fetchall():
+        "SELECT table_name, estimated_size FROM duckdb_tables() WHERE estimated_size > 0"
+    ).fetchall()
+    if sum(rows for _, rows in filled) > _MOST_ROWS:
+        return False
+    for table, _ in filled:
         connection.execute(f"DELETE FROM {table}")
+    return True

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -38,10 +39,16 @@ RELIED_ON = {"prompt_tokens", "cached_tokens", "output_tokens", "ttft_seconds", 
              "prefill_seconds", "e2e_seconds"}  # fmt: skip
 
 
+@cache
+def _reader() -> tuple[duckdb.DuckDBPyConnection, Aside]:
+    connection, aside = duckdb.connect(), Aside()
+    aside.listen(connection)
+    return connection, aside
+
+
 def reading(sql: str, lines: list[str], given_defaults: dict[str, Any]) -> dict[int, Answer]:
     """The rows of one reading by line number."""
-    connection = duckdb.connect()
-    Aside().listen(connection)
+    connection, aside = _reader()
     numbers = list(range(len(lines)))
     connection.register(
         "lines", pa.table({"position": numbers, "line_number": numbers, "line": lines})
@@ -56,7 +63,8 @@ def reading(sql: str, lines: list[str], given_defaults: dict[str, Any]) -> dict[
     result = connection.execute(sql, {name: values[name] for name in named})
     columns = [column[0] for column in result.description or ()]
     rows = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
-    connection.close()
+    connection.unregister("lines")
+    aside.take()
     return {row.pop("position"): row for row in rows}
 
 

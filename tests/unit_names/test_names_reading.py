@@ -197,10 +197,10 @@ def test_text_of_a_rule_cannot_be_taken_for_sql(store: Store, constant: str) -> 
 PRINTABLE = st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable())
 
 
-@settings(max_examples=25, deadline=None,
+@settings(max_examples=12, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(
-    st.dictionaries(PRINTABLE, PRINTABLE, max_size=8), PRINTABLE, st.lists(st.text(), max_size=8)
+    st.dictionaries(PRINTABLE, PRINTABLE, max_size=16), PRINTABLE, st.lists(st.text(), max_size=16)
 )
 def test_any_text_is_a_constant_a_lookup_or_a_name(
     tmp_path: Path, table: dict[str, str], constant: str, found: list[str]
