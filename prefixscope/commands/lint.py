@@ -29,7 +29,8 @@ Files = Annotated[
     typer.Argument(
         metavar="FILE...",
         help="Logs with the text of prompts: OpenAI or Anthropic requests as JSON lines, LiteLLM "
-        "spend logs with messages, rows with a prompt, or text files of one prompt.",
+        "spend logs with messages, rows with a prompt, or text files of one prompt; - for standard "
+        "input.",
     ),
 ]
 Against = Annotated[

@@ -1,15 +1,18 @@
 """Files with prompts, to prompts. Errors name file, line and field and repeat no text."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.packed import DAMAGED, open_input
 from prefixscope.lint.bodies import Unreadable, prompt_of
 from replay.layout.prompt import Prompt, Segment
 
+STDIN = Path("-")
 _PLAIN_ENDINGS = (".txt", ".md", ".prompt", ".j2")
 _MOST_BYTES = 512 << 20
 _KNOWN = (
@@ -68,7 +71,7 @@ def _read(path: Path, log: PromptLog) -> None:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as raw, open_input(raw) as stream:
+        with _opened(path) as raw, open_input(raw) as stream:
             content: bytes = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise PrefixscopeError(f"{path}: {error.strerror or 'cannot be read'}") from None
@@ -79,6 +82,10 @@ def _text(path: Path) -> str:
             f"{path}: more than {_MOST_BYTES >> 20} MiB of text; give a part of it (head -n 5000)"
         )
     return content.decode("utf-8-sig", errors="replace")
+
+
+def _opened(path: Path) -> BinaryIO:
+    return sys.stdin.buffer if path == STDIN else path.open("rb")
 
 
 def _rows(text: str) -> Iterator[tuple[int, Mapping[str, object] | None]]:
