@@ -127,22 +127,41 @@ def _serve(
         cached = min(hits * block_tokens, ceiling_tokens[request])
         replica_of[request], cached_tokens[request] = chosen, cached
         loads[chosen] += prompt_tokens[request] - cached
-        for place in range(begin + kept - 1, begin - 1, -1):
-            block = blocks[place]
-            at = slot[block, chosen]
-            if at >= 0:
-                unlink(behind[chosen], ahead[chosen], at)
-            elif used[chosen] < capacity:
-                at = used[chosen]
-                used[chosen] += 1
-            else:
-                at = ahead[chosen, capacity]
-                slot[held[chosen, at], chosen] = -1
-                evicted[chosen] += 1
-                unlink(behind[chosen], ahead[chosen], at)
-            slot[block, chosen] = at
-            held[chosen, at] = block
-            link_last(behind[chosen], ahead[chosen], at, capacity)
+        lost = _touch(
+            blocks[begin : begin + kept], slot[:, chosen], behind[chosen], ahead[chosen],
+            held[chosen], used, chosen,
+        )  # fmt: skip
+        evicted[chosen] += lost
+
+
+@compiled
+def _touch(
+    chain: Small,
+    slot: Small,
+    behind: Small,
+    ahead: Small,
+    held: Small,
+    used: Numbers,
+    replica: int,
+) -> int:
+    """Make the blocks of a prompt those used last, from its tail on; how many others were lost."""
+    capacity, lost = len(held), 0
+    for place in range(len(chain) - 1, -1, -1):
+        at = slot[chain[place]]
+        if at >= 0:
+            unlink(behind, ahead, at)
+        elif used[replica] < capacity:
+            at = used[replica]
+            used[replica] += 1
+        else:
+            at = ahead[capacity]
+            slot[held[at]] = -1
+            lost += 1
+            unlink(behind, ahead, at)
+        slot[chain[place]] = at
+        held[at] = chain[place]
+        link_last(behind, ahead, at, capacity)
+    return lost
 
 
 @compiled

@@ -15,7 +15,9 @@ from replay.clock import Clock, Tier
 from replay.rules import RULES
 
 if TYPE_CHECKING:
+    from replay.experiment import Setting
     from replay.prompts import Prompts
+    from replay.routers import Router
 
 _USUAL_ARMS = "off,round-robin,least-loaded,sticky,bounded-load,scored"
 # Prompts that arrive so many times faster than they could be computed: a wrong unit of time.
@@ -29,57 +31,75 @@ class ReplayOutput(StrEnum):
     JSON = "json"
 
 
+Replicas = Annotated[int, typer.Option(min=1, help="How many serve the traffic.")]
+CapacityBlocks = Annotated[
+    int | None,
+    typer.Option(min=1, help="Blocks each replica's memory holds.", show_default="never full"),
+]
+CapacityTokens = Annotated[
+    int | None, typer.Option(min=1, help="The same in tokens.", show_default="never full")
+]
+Arms = Annotated[str, typer.Option(help="Which, as a list; all: every one.")]
+Untimed = Annotated[
+    bool, typer.Option("--untimed", help="By order of requests alone, without a clock.")
+]
+Speed = Annotated[
+    float, typer.Option(min=0.001, help="Arrivals so many times as fast as recorded.")
+]
+PrefillSpeed = Annotated[
+    float, typer.Option(min=1.0, help="Prompt tokens a replica computes in a second.")
+]
+PrefillOverhead = Annotated[
+    float, typer.Option(min=0.0, help="Milliseconds of each prefill beside that.")
+]
+DecodeTime = Annotated[float, typer.Option(min=0.0, help="Milliseconds of each generated token.")]
+MostRunning = Annotated[int, typer.Option(min=1, help="Requests at once a replica.")]
+SummaryLag = Annotated[
+    float, typer.Option(help="Seconds until routers know what is cached; -1: they guess.")
+]
+HostBlocks = Annotated[
+    int, typer.Option(min=0, help="Blocks of host memory below each replica's own.")
+]
+HostSpeed = Annotated[
+    float, typer.Option(min=1.0, help="Tokens of KV that come back from there in a second.")
+]
+PrefixBlocks = Annotated[
+    int, typer.Option(min=1, help="Leading blocks that make the key of a sticky router.")
+]
+Slack = Annotated[
+    float, typer.Option(min=1.0, help="Bounded load: times the mean load a replica may have.")
+]
+LoadWeight = Annotated[
+    float, typer.Option(min=0.0, help="Scored: a token of load counts as so many uncached.")
+]
+Gpus = Annotated[int, typer.Option(min=1, help="GPUs of each replica.")]
+Seed = Annotated[int, typer.Option(help="Of random routing and of intervals.")]
+
+
 def replay(
     traces: trace_options.Traces,
-    replicas: Annotated[int, typer.Option(min=1, help="How many serve the traffic.")] = 4,
-    capacity_blocks: Annotated[
-        int | None,
-        typer.Option(min=1, help="Blocks each replica's memory holds.", show_default="never full"),
-    ] = None,
-    capacity_tokens: Annotated[
-        int | None, typer.Option(min=1, help="The same in tokens.", show_default="never full")
-    ] = None,
-    arms: Annotated[str, typer.Option(help="Which, as a list; all: every one.")] = _USUAL_ARMS,
+    replicas: Replicas = 4,
+    capacity_blocks: CapacityBlocks = None,
+    capacity_tokens: CapacityTokens = None,
+    arms: Arms = _USUAL_ARMS,
     rule: trace_options.Rule = "full",
     block_tokens: trace_options.BlockTokens = None,
     unit: trace_options.Unit = "ms",
-    untimed: Annotated[
-        bool, typer.Option("--untimed", help="By order of requests alone, without a clock.")
-    ] = False,
-    speed: Annotated[
-        float, typer.Option(min=0.001, help="Arrivals so many times as fast as recorded.")
-    ] = 1.0,
-    prefill_speed: Annotated[
-        float, typer.Option(min=1.0, help="Prompt tokens a replica computes in a second.")
-    ] = 20_000.0,
-    prefill_overhead: Annotated[
-        float, typer.Option(min=0.0, help="Milliseconds of each prefill beside that.")
-    ] = 0.0,
-    decode_time: Annotated[
-        float, typer.Option(min=0.0, help="Milliseconds of each generated token.")
-    ] = 20.0,
-    most_running: Annotated[int, typer.Option(min=1, help="Requests at once a replica.")] = 256,
-    summary_lag: Annotated[
-        float, typer.Option(help="Seconds until routers know what is cached; -1: they guess.")
-    ] = 0.0,
-    host_blocks: Annotated[
-        int, typer.Option(min=0, help="Blocks of host memory below each replica's own.")
-    ] = 0,
-    host_speed: Annotated[
-        float, typer.Option(min=1.0, help="Tokens of KV that come back from there in a second.")
-    ] = 200_000.0,
-    prefix_blocks: Annotated[
-        int, typer.Option(min=1, help="Leading blocks that make the key of a sticky router.")
-    ] = 2,
-    slack: Annotated[
-        float, typer.Option(min=1.0, help="Bounded load: times the mean load a replica may have.")
-    ] = 1.25,
-    load_weight: Annotated[
-        float, typer.Option(min=0.0, help="Scored: a token of load counts as so many uncached.")
-    ] = 1.0,
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs of each replica.")] = 1,
+    untimed: Untimed = False,
+    speed: Speed = 1.0,
+    prefill_speed: PrefillSpeed = 20_000.0,
+    prefill_overhead: PrefillOverhead = 0.0,
+    decode_time: DecodeTime = 20.0,
+    most_running: MostRunning = 256,
+    summary_lag: SummaryLag = 0.0,
+    host_blocks: HostBlocks = 0,
+    host_speed: HostSpeed = 200_000.0,
+    prefix_blocks: PrefixBlocks = 2,
+    slack: Slack = 1.25,
+    load_weight: LoadWeight = 1.0,
+    gpus: Gpus = 1,
     warm_up: trace_options.WarmUp = 0.0,
-    seed: Annotated[int, typer.Option(help="Of random routing and of intervals.")] = 1,
+    seed: Seed = 1,
     as_: Annotated[
         ReplayOutput, typer.Option("--output", help="How to write it.")
     ] = ReplayOutput.TABLE,
@@ -96,37 +116,55 @@ def replay(
     wanted = _arms(arms)
     trace = read_trace(traces, block_tokens, trace_options.UNITS[unit])
     messages().print(trace.words(), style="dim", markup=False)
-    size = trace.prompts.block_tokens
-    if capacity_tokens is not None:
-        capacity_blocks = max(capacity_tokens // size, 1)
-    clock = Clock(
-        prefill_tokens_per_second=prefill_speed,
-        prefill_overhead_seconds=prefill_overhead / 1e3,
-        decode_seconds_per_token=decode_time / 1e3,
-        most_running=most_running,
-        summary_lag_seconds=summary_lag if summary_lag >= 0 else None,
-    )
     prompts = replace(trace.prompts, arrived=trace.prompts.arrived / speed)
+    if capacity_tokens is not None:
+        capacity_blocks = max(capacity_tokens // prompts.block_tokens, 1)
+    clock = None
     if not untimed:
+        clock = _clock(prefill_speed, prefill_overhead, decode_time, most_running, summary_lag)
         _check_load(prompts, clock, replicas, trace.name)
-    from prefixscope.replay_output import as_json, print_experiment  # noqa: PLC0415
-    from replay.arms import PLAIN  # noqa: PLC0415 - compiled code
-    from replay.experiment import Setting, experiment  # noqa: PLC0415
-    from replay.routers import Router  # noqa: PLC0415
+    from replay.experiment import Setting  # noqa: PLC0415 - compiled code
 
     setting = Setting(
         arms=wanted,
-        rule=RULES[rule].of_blocks(size),
+        rule=RULES[rule].of_blocks(prompts.block_tokens),
         replicas=replicas,
         capacity_blocks=capacity_blocks,
-        router=Router(
-            name=PLAIN, prefix_blocks=prefix_blocks, slack=slack, load_weight=load_weight,
-            seed=seed,
-        ),
-        clock=None if untimed else clock,
+        router=_router(prefix_blocks, slack, load_weight, seed),
+        clock=clock,
         tier=_tier(host_blocks, host_speed),
         warm_up_requests=int(warm_up * len(prompts)),
-    )  # fmt: skip
+    )
+    _tell(prompts, setting, gpus, as_)
+
+
+def _clock(
+    speed: float, overhead: float, decode_time: float, most_running: int, lag: float
+) -> Clock:
+    """From what the options say: times in milliseconds, a lag below 0 for routers that guess."""
+    return Clock(
+        prefill_tokens_per_second=speed,
+        prefill_overhead_seconds=overhead / 1e3,
+        decode_seconds_per_token=decode_time / 1e3,
+        most_running=most_running,
+        summary_lag_seconds=lag if lag >= 0 else None,
+    )
+
+
+def _router(prefix_blocks: int, slack: float, load_weight: float, seed: int) -> "Router":
+    """The settings of routers, whichever an arm names."""
+    from replay.arms import PLAIN  # noqa: PLC0415 - compiled code
+    from replay.routers import Router  # noqa: PLC0415
+
+    return Router(
+        name=PLAIN, prefix_blocks=prefix_blocks, slack=slack, load_weight=load_weight, seed=seed
+    )
+
+
+def _tell(prompts: "Prompts", setting: "Setting", gpus: int, as_: ReplayOutput) -> None:
+    from prefixscope.replay_output import as_json, print_experiment  # noqa: PLC0415
+    from replay.experiment import experiment  # noqa: PLC0415 - compiled code
+
     found = experiment(prompts, setting)
     if as_ is ReplayOutput.JSON:
         print(json.dumps(as_json(found, gpus), indent=2))

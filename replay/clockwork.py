@@ -1,0 +1,346 @@
+"""What happens in a fleet with a clock: arrivals, prefills, ends and resets, as compiled code."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from replay.compiled import compiled, inlined
+from replay.event_heap import Events, plan, take_next
+from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
+from replay.router_views import Views, learn, tell
+from replay.routers import pick
+from replay.tier_below import Below, forget_below, group_of, keep_below, write_below
+from replay.traffic import Numbers, Small
+
+NEVER = np.iinfo(np.int64).max
+
+
+class Requests(NamedTuple):
+    """One entry a request: tokens, microseconds, blocks it stores and needs in all; where on the
+    ring its key is, and where its slots are kept."""
+
+    arrived: Numbers
+    prompt: Numbers
+    ceiling: Numbers
+    stored: Numbers
+    needed: Numbers
+    decode: Numbers
+    firsts: Numbers
+    draws: Numbers
+    blocks: Small
+    begins: Numbers
+    held_begins: Numbers
+
+
+class Rules(NamedTuple):
+    """Times in microseconds, speeds in microseconds a token."""
+
+    block_tokens: int
+    router: int
+    slack: float
+    load_weight: float
+    prefill: float
+    overhead: int
+    most_running: int
+    clients: int
+    lifetime: int
+    lag: int
+    guesses: bool
+    tier_blocks: int
+    tier_speed: float
+    tier_latency: int
+    writes_through: bool
+    overlaps: bool
+
+
+class Queues(NamedTuple):
+    """Of each replica: first and last that wait, how many run, whether a prefill is under way, and
+    tokens to be computed. `following`: the next that waits."""
+
+    first: Small
+    last: Small
+    following: Small
+    running: Numbers
+    prefilling: Numbers
+    loads: Numbers
+    ended: Numbers  # one number: requests that are over, on all replicas
+
+
+class Results(NamedTuple):
+    """What becomes of each request; `stage` 0 until its prefill is over. `held`: its slots."""
+
+    replica: Small
+    cached: Numbers
+    loaded: Numbers
+    estimate: Numbers
+    prefill: Numbers
+    ready: Numbers
+    stage: Small
+    held: Small
+    changed: Small  # blocks that came or went in the step under way
+
+
+def empty_queues(requests: int, replicas: int) -> Queues:
+    return Queues(
+        first=np.full(replicas, NONE, np.int32),
+        last=np.full(replicas, NONE, np.int32),
+        following=np.full(requests, NONE, np.int32),
+        running=np.zeros(replicas, np.int64),
+        prefilling=np.zeros(replicas, np.int64),
+        loads=np.zeros(replicas, np.int64),
+        ended=np.zeros(1, np.int64),
+    )
+
+
+@compiled
+def run(
+    requests: Requests,
+    rules: Rules,
+    pools: Pools,
+    below: Below,
+    views: Views,
+    queues: Queues,
+    events: Events,
+    results: Results,
+    owners: Small,
+    reset_times: Numbers,
+    reset_replicas: Numbers,
+) -> None:
+    uncached = np.empty(len(queues.first), np.int64)
+    arriving, resetting, now = 0, 0, 0
+    while True:
+        arrival = NEVER
+        if arriving < len(requests.arrived):
+            if rules.clients == 0:
+                arrival = requests.arrived[arriving]
+            elif arriving - queues.ended[0] < rules.clients:
+                arrival = requests.arrived[arriving] = now
+        reset = reset_times[resetting] if resetting < len(reset_times) else NEVER
+        end = events.time[0] if events.counts[0] else NEVER
+        if arrival == NEVER and end == NEVER:
+            break
+        # What ends at a moment is over for whoever arrives at it.
+        now = min(arrival, reset, end)
+        if end <= reset and end <= arrival:
+            _end(requests, rules, pools, below, views, queues, events, results, end)
+        elif reset <= arrival:
+            _reset(rules, pools, below, views, results, reset_replicas[resetting], reset)
+            resetting += 1
+        else:
+            _arrive(
+                requests, rules, pools, below, views, queues, events, results, owners, uncached,
+                arriving,
+            )  # fmt: skip
+            arriving += 1
+
+
+@inlined
+def _arrive(
+    requests: Requests,
+    rules: Rules,
+    pools: Pools,
+    below: Below,
+    views: Views,
+    queues: Queues,
+    events: Events,
+    results: Results,
+    owners: Small,
+    uncached: Numbers,
+    request: int,
+) -> None:
+    """Route a request and let it wait; one that fits no replica is refused."""
+    if requests.held_begins[request] == requests.held_begins[request + 1]:
+        queues.ended[0] += 1
+        return
+    now = requests.arrived[request]
+    learn(views, now)
+    for replica in range(len(uncached)):
+        known = _known_blocks(requests, rules, pools, views, replica, request, now)
+        found = min(known * rules.block_tokens, requests.ceiling[request])
+        uncached[replica] = requests.prompt[request] - found
+    chosen = pick(
+        rules.router, request, requests.firsts[request], owners, queues.loads, uncached,
+        rules.slack, rules.load_weight, requests.draws[request],
+    )  # fmt: skip
+    results.replica[request] = chosen
+    results.estimate[request] = uncached[chosen]
+    queues.loads[chosen] += uncached[chosen]
+    if rules.guesses:
+        begin = requests.begins[request]
+        for place in range(begin, begin + requests.stored[request]):
+            views.held[requests.blocks[place], chosen] = True
+    if queues.first[chosen] == NONE:
+        queues.first[chosen] = request
+    else:
+        queues.following[queues.last[chosen]] = request
+    queues.last[chosen] = request
+    _start(requests, rules, pools, below, views, queues, events, results, chosen, now)
+
+
+@inlined
+def _known_blocks(
+    requests: Requests,
+    rules: Rules,
+    pools: Pools,
+    views: Views,
+    replica: int,
+    request: int,
+    now: int,
+) -> int:
+    """How many leading blocks a router believes a replica to hold."""
+    chain = _findable(requests, rules, request)
+    if rules.lag == 0 and not rules.guesses:
+        return find(pools, replica, chain, now - rules.lifetime)
+    held, known = views.held, 0
+    while known < len(chain) and held[chain[known], replica]:
+        known += 1
+    return known
+
+
+@inlined
+def _findable(requests: Requests, rules: Rules, request: int) -> Small:
+    """The blocks of a prompt that could be found at best."""
+    begin = requests.begins[request]
+    return requests.blocks[begin : begin + -(-requests.ceiling[request] // rules.block_tokens)]
+
+
+@inlined
+def _held(requests: Requests, results: Results, request: int) -> Small:
+    """The slots of a request."""
+    return results.held[requests.held_begins[request] : requests.held_begins[request + 1]]
+
+
+@inlined
+def _start(
+    requests: Requests,
+    rules: Rules,
+    pools: Pools,
+    below: Below,
+    views: Views,
+    queues: Queues,
+    events: Events,
+    results: Results,
+    replica: int,
+    now: int,
+) -> None:
+    """Start the prefill of the request in front, if the replica and its memory are ready."""
+    request = queues.first[replica]
+    if request == NONE or queues.prefilling[replica]:
+        return
+    if queues.running[replica] >= rules.most_running:
+        return
+    held = _held(requests, results, request)
+    hits, loads, idle = _look_up(requests, rules, pools, below, held, replica, request, now)
+    own = len(held) - (hits - loads)
+    if pools.counts[replica, FREE] + pools.counts[replica, IDLE] - idle < own:
+        return
+    queues.first[replica] = queues.following[request]
+    queues.prefilling[replica] = 1
+    queues.running[replica] += 1
+    if loads:
+        keep_below(below, replica, _findable(requests, rules, request)[:hits], held)
+    lost = results.changed[: occupy(pools, replica, held, now, results.changed)]
+    tell(views, lost, replica, False, now + rules.lag)
+    if not rules.writes_through:
+        write_below(below, replica, lost)
+    cached = min(hits * rules.block_tokens, requests.ceiling[request])
+    results.cached[request] = cached
+    results.loaded[request] = min(loads * rules.block_tokens, cached)
+    results.prefill[request] = _prefill(rules, requests.prompt[request] - cached, loads)
+    plan(events, now + results.prefill[request], request)
+
+
+@inlined
+def _prefill(rules: Rules, computed_tokens: int, loaded_blocks: int) -> int:
+    """Microseconds that a prefill keeps its replica."""
+    compute = rules.overhead + round(computed_tokens * rules.prefill)
+    if loaded_blocks == 0:
+        return compute
+    tokens = loaded_blocks * rules.block_tokens
+    load = rules.tier_latency + round(tokens * rules.tier_speed)
+    return max(compute, load) if rules.overlaps else compute + load
+
+
+@inlined
+def _look_up(
+    requests: Requests,
+    rules: Rules,
+    pools: Pools,
+    below: Below,
+    held: Small,
+    replica: int,
+    request: int,
+    now: int,
+) -> tuple[int, int, int]:
+    """Leading blocks found, those of them in the tier below, and those idle on the device. Slots
+    of the latter are written to `held`, NONE for all else."""
+    chain = _findable(requests, rules, request)
+    held[:] = NONE
+    oldest = now - rules.lifetime
+    hits = find(pools, replica, chain, oldest)
+    loads = 0
+    if below.block.shape[1]:
+        # Behind a gap that the tier below fills, blocks on the device are found again.
+        slot, group = below.slot, group_of(below, replica)
+        while hits < len(chain):
+            if slot[chain[hits], group] >= 0:
+                hits, loads = hits + 1, loads + 1
+                continue
+            more = find(pools, replica, chain[hits:], oldest)
+            if more == 0:
+                break
+            hits += more
+    idle = locate(pools, replica, chain[:hits], oldest, held)
+    if loads:
+        loads = hits - (held >= 0).sum()
+    return hits, loads, idle
+
+
+@inlined
+def _end(
+    requests: Requests,
+    rules: Rules,
+    pools: Pools,
+    below: Below,
+    views: Views,
+    queues: Queues,
+    events: Events,
+    results: Results,
+    now: int,
+) -> None:
+    """The prefill of a request is over, or the request is."""
+    request = take_next(events)
+    replica, held = results.replica[request], _held(requests, results, request)
+    if results.stage[request] == 0:
+        results.stage[request] = 1
+        results.ready[request] = now
+        begin = requests.begins[request]
+        chain = requests.blocks[begin : begin + requests.stored[request]]
+        fresh = results.changed[: publish(pools, replica, chain, held, now, results.changed)]
+        tell(views, fresh, replica, True, now + rules.lag)
+        if rules.writes_through:
+            write_below(below, replica, fresh)
+        queues.prefilling[replica] = 0
+        queues.loads[replica] -= results.estimate[request]
+        plan(events, now + requests.decode[request], request)
+    else:
+        release(pools, replica, held, now)
+        queues.running[replica] -= 1
+        queues.ended[0] += 1
+    _start(requests, rules, pools, below, views, queues, events, results, replica, now)
+
+
+@compiled
+def _reset(
+    rules: Rules,
+    pools: Pools,
+    below: Below,
+    views: Views,
+    results: Results,
+    replica: int,
+    now: int,
+) -> None:
+    """A replica forgets its blocks, and those in a tier of its own."""
+    lost = results.changed[: forget(pools, replica, results.changed)]
+    tell(views, lost, replica, False, now + rules.lag)
+    forget_below(below, replica)
