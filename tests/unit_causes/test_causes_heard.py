@@ -1,8 +1,6 @@
 """Causes named minute by minute beside KV-cache events, as an exporter hears them."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,18 +14,11 @@ from exporter.store.store import Store
 from replay.causes import CAUSES, attribute
 from replay.columns import Fleet
 from replay.rules import RULES
-from tests.log_path import CAPTURES, SMALL, Answer, ask, load, needs_captures
+from tests.log_path import CAPTURES, Answer, ask, load, needs_captures
 from tests.unit_blocks.event_streams import captured
 from tests.unit_causes.captured import BLOCK_TOKENS, events_of, rows_of, traffic_of
 
 STREAM = StreamName("events", "engine", "tiny")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(tmp_path / "store", SMALL)
-    yield opened
-    opened.close()
 
 
 def heard(store: Store, capture: str) -> Tracker:
