@@ -84,6 +84,12 @@ def contributors(told: Contributors) -> None:
 _FILTERED = ("template", "route", "tenant")
 
 
+def missed(screen: Screen) -> None:
+    """Which causes of missed tokens grew, where that is known."""
+    if screen.missed:
+        st.markdown(screen.missed)
+
+
 def below(screen: Screen) -> None:
     """Models, KV memory and alerts."""
     if screen.models:

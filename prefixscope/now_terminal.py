@@ -69,6 +69,8 @@ def show(console: Console, screen: Screen) -> None:
     if screen.chart is not None:
         _chart(console, screen.chart)
     _contributors(console, screen)
+    if screen.missed:
+        _line(console, f"\n{screen.missed}", "")
     _below(console, screen)
 
 

@@ -5,6 +5,8 @@
 CREATE OR REPLACE MACRO local_time(moment, zone) AS timezone(zone, moment AT TIME ZONE 'UTC');
 CREATE OR REPLACE MACRO utc_time(local_moment, zone) AS
     timezone('UTC', local_moment AT TIME ZONE zone);
+CREATE OR REPLACE MACRO a_week_before(moment, zone) AS
+    utc_time(local_time(moment, zone) - INTERVAL 7 DAYS, zone);
 
 -- Windows are laid backwards from the end; where none is given from the newest request, or page of
 -- an engine where nothing is logged. Weeks are stepped in local time, so that the same hours are

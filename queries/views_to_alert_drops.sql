@@ -1,4 +1,5 @@
--- Drops for the question `alerts`, as peak_drop judges them; a page is no ticket too.
+-- Drops for the question `alerts`, as peak_drop judges them; a page is no ticket too. Beside what is in
+-- evidence stands which causes of missed tokens grew since the same window of the week before.
 
 -- Since when: as queries/on_call/onset.py. Of the last six windows the unbroken stretch up to the end
 -- in which more tokens were lost, against halfway between the expected ratio and the present one,
@@ -90,6 +91,18 @@ kept AS (
         AND (route <> '', template <> '', tenant <> '')
             = (dimension IS NOT DISTINCT FROM 'route', dimension IS NOT DISTINCT FROM 'template',
                dimension IS NOT DISTINCT FROM 'tenant')
+),
+
+grown AS (
+    SELECT model, value, string_agg(evidence, ', ' ORDER BY change_ratio DESC, cause) AS causes
+    FROM missed_changes(
+        dimension, true,
+        a_week_before(asked_at, zone) - to_seconds(window_seconds), a_week_before(asked_at, zone),
+        asked_at - to_seconds(window_seconds), asked_at,
+        wanted_model, NULL::VARCHAR, NULL::VARCHAR, NULL::VARCHAR, NULL::VARCHAR
+    )
+    WHERE is_evidence
+    GROUP BY ALL
 )
 
 SELECT
@@ -113,10 +126,13 @@ SELECT
         CASE WHEN basis = 'engine' THEN ' (engine counters)' END,
         '; class: ', class, coalesce(', ' || evidence, ''),
         coalesce('; most lost by ' || contributor, ''),
+        -- Without counts there is no finding about the cache.
+        CASE WHEN class <> 'telemetry' THEN '; missed tokens against a week before: ' || causes END,
         CASE WHEN history_weeks < 4 THEN format('; {} weeks of history', history_weeks) END,
         '.'
     ) AS description
 FROM dropped
 JOIN lasting USING (basis, model, value)
 LEFT JOIN onsets USING (basis, model, value)
-LEFT JOIN kept USING (basis, model, value);
+LEFT JOIN kept USING (basis, model, value)
+LEFT JOIN grown USING (model, value);

@@ -25,6 +25,7 @@ def body(answers: Answers) -> None:
     _chart(answers, lead, screen)
     on_call.marks(screen)
     on_call.contributors(screen.contributors)
+    on_call.missed(screen)
     if replicas:
         st.markdown("##### Replicas, outliers first")
         tables.show(table_rows(replicas), columns.REPLICAS, "replicas", alt="Replicas")

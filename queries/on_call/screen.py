@@ -1,7 +1,7 @@
 """Asks all that the on-call screen shows, and puts it into words once for every surface.
 
 Telemetry faults come first because they void what follows; then the verdict, whether it hurts,
-one chart, three contributors, and what lies below.
+one chart, three contributors, why tokens missed, and what lies below.
 """
 
 import math
@@ -23,6 +23,7 @@ from queries.on_call.contributors import (
 )
 from queries.on_call.expected import Expected, bands
 from queries.on_call.judged import all_models, judged_hours, leading, of_lead
+from queries.on_call.missed import missed
 from queries.on_call.onset import Onset, onset
 from queries.on_call.pain import Pain, pain
 from queries.on_call.strip import STALE_AFTER, faults, log_is_silent, strip
@@ -61,6 +62,7 @@ class Screen:
     pain: Pain | None = None
     chart: Chart | None = None
     contributors: Contributors = field(default_factory=Contributors)
+    missed: str = ""
     runbook: str | None = None
     models: Rows = ()
     replicas: Rows = ()
@@ -174,7 +176,8 @@ def _told(screen: Screen, asking: Asking, judged: Rows, clock: datetime, quoted:
     return replace(
         screen, verdict=said, onset=began, chart=drawn,
         pain=_pain(asking, screen),
-        contributors=_contributors(asking, lead, quoted), runbook=DROP_ALERTS.get(screen.tone),
+        contributors=_contributors(asking, lead, quoted), missed=missed(asking, lead),
+        runbook=DROP_ALERTS.get(screen.tone),
     )  # fmt: skip
 
 

@@ -11,17 +11,20 @@ from queries.header import Question, parse_question
 
 NAMES = sorted(registry.questions())
 PAGE = Path(__file__).parents[2] / "docs" / "definitions.md"
-DIMENSIONS = {"by": "model", "dimension": "model", "until": "2026-12-31T00:00:00Z"}
-GIVEN = {
-    "since": "2026-01-01T00:00:00Z", "until": "2026-12-31T00:00:00Z", "step_seconds": 60,
+TIMES = {
+    "since": "2026-01-01T00:00:00Z", "until": "2026-12-31T00:00:00Z",
     "baseline_since": "2026-01-01T00:00:00Z", "baseline_until": "2026-06-01T00:00:00Z",
+}  # fmt: skip
+REQUIRED = {"by": "model", "dimension": "model", **TIMES}
+GIVEN = {
+    **TIMES, "step_seconds": 60,
     "model": "m", "replica": "a", "route": "r", "template": "t", "tenant": "x",
     "limit": 10, "offset": 1,
 }  # fmt: skip
 
 
 def required(question: Question) -> dict[str, str]:
-    return {name: DIMENSIONS[name] for name, param in question.params.items() if param.required}
+    return {name: REQUIRED[name] for name, param in question.params.items() if param.required}
 
 
 def set_variables(cursor: duckdb.DuckDBPyConnection, values: dict[str, str]) -> None:

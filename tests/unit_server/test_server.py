@@ -188,7 +188,9 @@ def test_t62_non_finite_numbers_never_leave(house: House) -> None:
     assert summary["accepted"] == 3
     (found,) = house.ask("hit_ratio")
     assert (found["prompt_tokens"], found["cached_tokens"]) == (2000, 1200)
-    values = {"dimension": "model", "by": "model", "until": "2026-12-31T00:00:00Z"}
+    values = {"dimension": "model", "by": "model"}
+    values |= dict.fromkeys(("until", "baseline_until"), "2026-12-31T00:00:00Z")
+    values |= dict.fromkeys(("since", "baseline_since"), "2026-12-01T00:00:00Z")
     for asked in registry.questions().values():
         params = {name: values[name] for name, param in asked.params.items() if param.required}
         answer = house.get(f"/api/v1/query/{asked.name}", params=params)
