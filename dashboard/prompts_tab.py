@@ -7,11 +7,12 @@ from dashboard.answers import Answers
 from dashboard.controls import choose
 from dashboard.figures.causes import shared_ranges
 from dashboard.figures.rows import Row, Rows, moment
-from dashboard.figures.safe import plain
+from dashboard.figures.safe import code_span, plain
 from dashboard.why_columns import FOUND, LAYOUT
 from dashboard.words import purpose
 
 _MOST_CHOICES = 50
+_MOST_IN_WORDS = 3
 
 
 def body(answers: Answers) -> None:
@@ -21,6 +22,9 @@ def body(answers: Answers) -> None:
     if findings:
         st.caption(_looked_at(findings[0]))
         tables.show(findings, LAYOUT, "layout", alt="Layout findings")
+        for finding in findings[:_MOST_IN_WORDS]:
+            st.markdown(f"- {code_span(finding['template'])}: {finding['advice']}")
+            st.code(finding["command"], language="shell")
     else:
         st.caption("Nothing found. Templates are looked at every hour, by the chains of a sample "
                    "of the last day's rows; without chains there is nothing to look "
@@ -37,9 +41,9 @@ def body(answers: Answers) -> None:
 
 
 def _looked_at(finding: Row) -> str:
-    since, until = (moment(finding[name]) for name in ("window_since", "as_of"))
-    return (f"From a sample of the rows from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC, "
-            "whatever the window of this page. Gains are upper bounds, by replay.")  # fmt: skip
+    since, until = (f"{moment(finding[name]):%Y-%m-%d %H:%M}" for name in ("window_since", "as_of"))
+    return (f"From a sample of the rows from {since} to {until} UTC, whatever the window of this "
+            "page. What a fix wins is estimated by replay.")  # fmt: skip
 
 
 def _ranges(answers: Answers) -> None:

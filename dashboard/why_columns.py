@@ -18,13 +18,12 @@ LAYOUT = (
     Column("from_token", "from token", "count", "layout"),
     Column("until_token", "to", "count", "layout"),
     Column("share_ratio", "of its requests", "ratio", "layout"),
-    Column("gain_ratio", "a fix wins at most", "ratio", "layout"),
+    Column("gain_ratio", "a fix wins about", "ratio", "layout"),
     Column("gain_tokens", "tokens", "count", "layout"),
-    Column("advice", "what it is, and what to do", "text", "layout"),
     Column("since", "since (UTC)", "moment", "layout"),
     Column("warm_again_by", "warm again by (UTC)", "moment", "layout"),
-    Column("command", "shows the text", "text", "layout"),
     Column("model", "model", "name", "layout"),
+    Column("advice", "what it is, and what to do", "text", "layout"),
 )
 
 FOUND = (

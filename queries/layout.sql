@@ -19,7 +19,7 @@ columns:
   share_ratio: {type: DOUBLE, unit: ratio, meaning: "requests / template_requests."}
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of the requests looked at."}
   lost_tokens: {type: BIGINT, unit: tokens, meaning: "Tokens behind the place that came before and could not be reused; of what changed once, those that all replicas had to compute anew."}
-  gain_tokens: {type: BIGINT, unit: tokens, meaning: "Tokens these requests would reuse more without it, by replay in a cache that never loses a block: an upper bound. 0 where nothing is to be won."}
+  gain_tokens: {type: BIGINT, unit: tokens, meaning: "Tokens these requests would reuse more without it, by replay in a cache that never loses a block: an estimate, at best. 0 where nothing is to be won."}
   gain_ratio: {type: DOUBLE, unit: ratio, meaning: "gain_tokens / prompt_tokens."}
   since: {type: TIMESTAMP, unit: time, meaning: "When the newest version or value was first seen; NULL where that is no matter of time."}
   warm_again_by: {type: TIMESTAMP, unit: time, meaning: "When every replica that served it before had computed the new version; NULL where it did not change once."}

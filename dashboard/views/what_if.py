@@ -39,8 +39,9 @@ def body(answers: Answers) -> None:
     window = {"since": answers.window.since, "until": answers.window.until}
     hashes = next(iter(asked("request_chain_counts", window)), {})
     count = number(hashes, "hashes") or 0
-    st.caption(f"The requests of this window, replayed. {page.window_words(answers)} "
-               f"{int(count):,} hashes of blocks.")  # fmt: skip
+    st.caption(f"All requests of this window, replayed, whatever model, route, template or tenant "
+               f"is chosen above. {page.window_words(answers)} {int(count):,} hashes of "
+               "blocks.")  # fmt: skip
     if not count:
         st.info(_STEP_HINT)
         return
