@@ -59,6 +59,7 @@ class Transport:
         self.publisher = Publisher()
         self.kept = kept
         self.gave_up = False
+        self.heard: set[int] = set()
         self.tracker.connected(STREAM, True)
 
     def _replayed(self, number: int) -> bytes | None:
@@ -67,6 +68,7 @@ class Transport:
 
     def deliver(self, number: int, seconds: float, replayed: bool = False) -> Heard:
         body = self.publisher.payloads[number]
+        self.heard.add(number)
         heard = self.tracker.hear(STREAM, number, body, moment(seconds), replayed)
         while missing := self.tracker.missing(STREAM):
             batch = self._replayed(missing[0])
@@ -75,6 +77,7 @@ class Transport:
                 self.gave_up = True
                 body_again = self.publisher.payloads[number]
                 return self.tracker.hear(STREAM, number, body_again, moment(seconds), replayed)
+            self.heard.add(missing[0])
             self.tracker.hear(STREAM, missing[0], batch, moment(seconds), True)
         if heard in (Heard.GAP, Heard.RESTARTED):
             self.tracker.hear(STREAM, number, body, moment(seconds), replayed)
@@ -83,6 +86,7 @@ class Transport:
     def restart(self, last: int | None, seconds: float) -> None:
         """A new process; the line was cut, so what was heard last is compared with it later."""
         self.publisher = Publisher()
+        self.heard = set()
         if last is not None:
             self.tracker.restarted(STREAM, moment(seconds))
 
@@ -121,7 +125,10 @@ def test_whatever_the_line_does_the_state_is_right_or_says_that_it_may_not_be(
             continue
         publisher = transport.publisher
         if step == "repeat" and last is not None:
-            old = min(place, last)
+            # A line repeats what it brought: what was lost comes again by a replay only.
+            old = max(
+                number for number in transport.heard if number <= max(place, min(transport.heard))
+            )
             assert transport.deliver(old, seconds) is Heard.REPEATED
         else:
             publisher.serve(prompt, seconds)
