@@ -1,53 +1,16 @@
 """What became of prompt tokens: cached, or missed by one cause each, in the order of the causes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import plotly.graph_objects as go
 
+from dashboard.figures.cause_words import MEANINGS, colour_of, says, tokens_of
 from dashboard.figures.layout import style, time_axis
 from dashboard.figures.numbers import percent, whole
-from dashboard.figures.palette import CACHED, UNKNOWN
+from dashboard.figures.palette import CACHED
 from dashboard.figures.rows import Row, Rows, moment, number
 from dashboard.figures.safe import chart_text
 from replay.causes import CAUSES
 
 MOST_GROUPS = 12
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """How a cause is shown: its colour is that of who can do something about it."""
-
-    says: str
-    colour: str
-
-
-# Memory, replicas and routing, scopes and versions, prompts, and what nothing can be done about.
-_MEMORY, _RESET, _ROUTING, _SCOPE, _PROMPT, _NEW = (
-    "#c8452d", "#7d5ba6", "#2a9d8f", "#b5739d", "#b58700", "#4f6d9b",
-)  # fmt: skip
-_GREY = "#b9c0c8"
-MEANINGS: Mapping[str, Meaning] = {
-    "unserved": Meaning("held at the look-up, and not served", "#6b4e3d"),
-    "evicted": Meaning("lost to make room", _MEMORY),
-    "expired": Meaning("kept only for a time", _MEMORY),
-    "reset": Meaning("lost to a restart, sleep or clear", _RESET),
-    "routed": Meaning("on another replica", _ROUTING),
-    "concurrent": Meaning("still being computed by another request", "#8d99ae"),
-    "isolated": Meaning("in another scope", _SCOPE),
-    "redeployed": Meaning("under another model or version", "#a6761d"),
-    "layout": Meaning("seen before, at another place in the prompt", _PROMPT),
-    "new": Meaning("never seen before", _NEW),
-    "rounding": Meaning("less than a block", _GREY),
-    "ineligible": Meaning("no cache could serve it", _GREY),
-    "unexplained": Meaning("not covered by a chain", UNKNOWN),
-}
-
-
-def tokens_of(row: Row, cause: str) -> float:
-    """Tokens of a cause in a row of `waterfall`."""
-    return number(row, f"{cause}_tokens") or 0.0
 
 
 def waterfall(row: Row) -> go.Figure:
@@ -64,12 +27,12 @@ def waterfall(row: Row) -> go.Figure:
             x=shares,
             base=[begin / whole_tokens for begin in begins],
             orientation="h",
-            marker={"color": [_colour(name) for name, _ in steps]},
+            marker={"color": [colour_of(name) for name, _ in steps]},
             text=[percent(share) for share in shares],
             textposition="outside",
             cliponaxis=False,
             customdata=[
-                f"{_says(name)}<br>{whole(tokens)} of {whole(whole_tokens)} prompt tokens"
+                f"{says(name)}<br>{whole(tokens)} of {whole(whole_tokens)} prompt tokens"
                 for name, tokens in steps
             ],
             hovertemplate="<b>%{y}</b> %{text}: %{customdata}<extra></extra>",
@@ -80,14 +43,6 @@ def waterfall(row: Row) -> go.Figure:
     figure.update_yaxes(autorange="reversed", showgrid=False)
     style(figure, 110 + 28 * len(steps))
     return figure.update_layout(hovermode="closest")
-
-
-def _colour(name: str) -> str:
-    return CACHED if name == "cached" else MEANINGS[name].colour
-
-
-def _says(name: str) -> str:
-    return "served from cache" if name == "cached" else MEANINGS[name].says
 
 
 def over_time(rows: Rows, *, step_seconds: float, since: object, until: object) -> go.Figure:
@@ -134,7 +89,7 @@ def by_group(rows: Rows, by: str) -> go.Figure:
                 y=list(range(len(shown))),
                 x=[tokens_of(row, name) / (number(row, "prompt_tokens") or 1.0) for row in shown],
                 orientation="h",
-                marker={"color": _colour(name)},
+                marker={"color": colour_of(name)},
                 customdata=[
                     f"{chart_text(row.get(by))}: {whole(tokens_of(row, name))} of "
                     f"{whole(number(row, 'prompt_tokens'))} tokens"
@@ -164,7 +119,7 @@ def shared_ranges(rows: Rows) -> go.Figure:
     figure = go.Figure()
     lines = (
         ("same beginning", "reuse_ratio", CACHED, "solid"),
-        ("same content, at any place", "content_ratio", _PROMPT, "dash"),
+        ("same content, at any place", "content_ratio", MEANINGS["layout"].colour, "dash"),
     )
     ordered = sorted(rows, key=lambda row: number(row, "from_token") or 0.0)
     for name, column, colour, dash in lines:

@@ -9,6 +9,7 @@ from datetime import datetime
 from dashboard.figures.rows import Rows, number
 from dashboard.report import figures, incidents, moved, sections, span
 from dashboard.report.asking import Answers, Asking, utc
+from dashboard.report.missed import why_missed
 from dashboard.report.missing import missing
 from dashboard.report.rounding import rounded
 from dashboard.report.week import Headline, WeekReport
@@ -55,6 +56,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
         evictions=sections.evictions(ask),
         offload=sections.offload(ask),
         prices=figures.prices(ask),
+        missed=why_missed(ask, lead),
         quality=sections.quality(ask, lead, last),
         definitions=sections.definitions(ask),
         missing=(),

@@ -6,8 +6,10 @@ Coordinates are rounded, so that the same report is the same bytes.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from dashboard.figures.cause_words import colour_of
 from dashboard.figures.numbers import percent, seconds, whole
 from dashboard.report.markup import Markup, tag, void
+from dashboard.report.missed_values import WhyMissed
 from dashboard.report.week import HourCell, TtftClass, WeekPoint, WeekReport
 from dashboard.report.weeks import DAYS, Slot
 from dashboard.report.words import slot_words, week_words
@@ -230,6 +232,28 @@ def _marks(each: TtftClass, y: float, x: Callable[[float], float]) -> Iterable[M
         yield void("circle", cx=_n(x(each.hit_p50_seconds)), cy=_n(y), r="4", fill=_HIT)
     if each.miss_p50_seconds is not None:
         yield _rect(x(each.miss_p50_seconds) - 3.5, y - 3.5, 7, 7, _MISS)
+
+
+def waterfall(made: WhyMissed) -> Markup:
+    """Cached, then each cause from where the one before ends; not those without tokens."""
+    named = [
+        ("cached", made.cached_tokens),
+        *((c.cause, c.tokens) for c in made.causes if c.tokens),
+    ]
+    left, right, top, height = 90.0, 60.0, 4.0, 17.0
+    parts, begin = [], 0
+    for place, (name, tokens) in enumerate(named):
+        y, scale = top + height * place, (WIDTH - left - right) / made.prompt_tokens
+        x, width = left + begin * scale, max(tokens * scale, 0.5)
+        parts += [
+            _text(left - 8, y + 12, name, anchor="end", colour=_INK),
+            _rect(x, y + 2, width, height - 4, colour_of(name)),
+            _text(x + width + 5, y + 12, percent(tokens / made.prompt_tokens), colour=_INK),
+        ]
+        begin += tokens
+    said = "; ".join(f"{name} {percent(tokens / made.prompt_tokens)}" for name, tokens in named)
+    return _svg("causes", top + height * len(named) + 4, "What became of the prompt tokens", said,
+                *parts)  # fmt: skip
 
 
 def length_words(each: TtftClass) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dashboard.figures.numbers import gib, percent, points, seconds, whole
-from dashboard.report import charts, words
+from dashboard.report import charts, missed_shown, words
 from dashboard.report.html_parts import Column, gaps, quiet, section, table
 from dashboard.report.markup import Markup, bdi, joined, tag
 from dashboard.report.span import shown
@@ -258,5 +258,5 @@ def definitions(report: WeekReport) -> Markup | None:
 
 
 SECTIONS: tuple[Callable[[WeekReport], Markup | None], ...] = (
-    steps, hours, who, latency, memory, prices, quality, definitions,
+    steps, hours, who, missed_shown.html, latency, memory, prices, quality, definitions,
 )  # fmt: skip

@@ -1,25 +1,22 @@
 """The report as Markdown. Names are escaped: they are shown as they are and make no markup."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
 
 from dashboard.figures.numbers import gib, percent, seconds, whole
-from dashboard.report import charts, words
+from dashboard.report import charts, missed_shown, words
+from dashboard.report.markdown_parts import (
+    Columns,
+    bullets,
+    escaped,
+    gaps,
+    table,
+    titled,
+    together,
+)
 from dashboard.report.span import shown
 from dashboard.report.week import Change, HourCell, Mover, Segment, WeekReport
 from dashboard.report.weeks import DAYS, Slot
 from dashboard.words import point_name
-
-T = TypeVar("T")
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|~!$])")
-_COLUMNS = Sequence[tuple[str, Callable[[T], str]]]
-
-
-def escaped(text: str) -> str:
-    """Text for Markdown: no markup, no link, no table cell comes of it."""
-    made = _SPECIAL.sub(r"\\\1", text.replace("&", "&amp;"))
-    return made.replace("://", "\\://").replace("www.", "www\\.")
 
 
 def render(report: WeekReport) -> bytes:
@@ -31,51 +28,35 @@ def render(report: WeekReport) -> bytes:
 def _page_one(report: WeekReport) -> Iterator[str]:
     yield f"# {escaped(words.title(report))}"
     yield f"{escaped(words.span_words(report))}. {escaped(words.data_words(report))}"
-    yield _list(words.marks(report))
+    yield bullets(words.marks(report))
     yield f"**{escaped(report.headline.sentence)}**"
     yield from (escaped(line) for line in
                 (words.engine_words(report), words.response_cache_words(report)))  # fmt: skip
-    yield _gaps(report, "headline")
+    yield gaps(report, "headline")
     if report.headline.token_hit_ratio is not None:
-        yield _list(f"{figure.label}: {figure.value}. {figure.note}"
+        yield bullets(f"{figure.label}: {figure.value}. {figure.note}"
                     for figure in words.figures(report))  # fmt: skip
         yield escaped(words.NOT_ADDED)
-    yield _titled("### Can it be trusted?", _list(words.trust_lines(report)))
+    yield titled("### Can it be trusted?", bullets(words.trust_lines(report)))
     if any(point.token_hit_ratio is not None for point in report.weeks):
-        weeks = _list(words.week_words(point) for point in report.weeks)
-        yield _titled("### Thirteen weeks", weeks)
-    yield _titled("### Up", _movers(report.up))
-    yield _titled("### Down", _movers(report.down))
-    yield _gaps(report, "movers")
+        weeks = bullets(words.week_words(point) for point in report.weeks)
+        yield titled("### Thirteen weeks", weeks)
+    yield titled("### Up", _movers(report.up))
+    yield titled("### Down", _movers(report.down))
+    yield gaps(report, "movers")
     if report.headline.basis != "none":
-        yield _titled("### Changes to make", _changes(report.changes) or words.NO_CHANGES)
+        yield titled("### Changes to make", _changes(report.changes) or words.NO_CHANGES)
     if report.headline.token_hit_ratio is not None:
-        told = escaped(report.peak.sentence) if report.peak else _gaps(report, "peak")
-        yield _titled("### The hour that cost most", told)
-
-
-def _titled(heading: str, body: str) -> str:
-    """A part under its heading; '' where there is none."""
-    return f"{heading}\n\n{body}" if body else ""
-
-
-def _list(lines: Iterable[str], mark: str = "-") -> str:
-    return "\n".join(f"{mark} {escaped(line)}" for line in lines)
-
-
-def _gaps(report: WeekReport, name: str) -> str:
-    found = report.missing_of(name)
-    return "\n".join(
-        f"> {escaped(gap.what)}{f' Next: `{gap.step}`' if gap.step else ''}" for gap in found
-    )
+        told = escaped(report.peak.sentence) if report.peak else gaps(report, "peak")
+        yield titled("### The hour that cost most", told)
 
 
 def _movers(movers: Sequence[Mover]) -> str:
-    return _list(f"{mover.name} ({mover.by}) {words.mover_words(mover)}." for mover in movers)
+    return bullets(f"{mover.name} ({mover.by}) {words.mover_words(mover)}." for mover in movers)
 
 
 def _changes(changes: Sequence[Change]) -> str:
-    return _list(
+    return bullets(
         (
             " ".join(filter(None, [
                 f"{each.sentence}: {words.change_tokens(each)}.", each.evidence,
@@ -87,19 +68,10 @@ def _changes(changes: Sequence[Change]) -> str:
     )  # fmt: skip
 
 
-def _table(columns: _COLUMNS[T], rows: Iterable[T]) -> str:
-    """A table; '' without rows."""
-    lines = [" | ".join(escaped(cell(row)) for _, cell in columns) for row in rows]
-    if not lines:
-        return ""
-    head = [" | ".join(heading for heading, _ in columns), " | ".join("---" for _ in columns)]
-    return "\n".join(f"| {line} |" for line in [*head, *lines])
-
-
 def _sections(report: WeekReport) -> Iterator[str]:
     if report.headline.token_hit_ratio is not None:
-        yield _titled("## The week by hour", _hours(report))
-    yield _table(
+        yield titled("## The week by hour", _hours(report))
+    yield table(
         [("When", lambda row: shown(report.week, row.ts)), ("What", lambda row: row.kind),
          ("Where", lambda row: row.subject), ("Told", lambda row: row.sentence),
          ("Severity", lambda row: row.severity)],
@@ -107,14 +79,15 @@ def _sections(report: WeekReport) -> Iterator[str]:
     )  # fmt: skip
     yield escaped(words.judged_words(report))
     yield from (
-        _titled(f"## By {each.by}", _table(_segment_columns(each.by), each.rows))
+        titled(f"## By {each.by}", table(_segment_columns(each.by), each.rows))
         for each in report.segments
     )
-    yield _titled("## Latency", _latency(report))
-    yield _titled("## Memory and offload", _memory(report))
-    yield _titled("## Prices", _prices(report))
-    yield _titled("## Data quality", _quality(report))
-    yield _titled("## Definitions", _definitions(report))
+    yield missed_shown.markdown(report)
+    yield titled("## Latency", _latency(report))
+    yield titled("## Memory and offload", _memory(report))
+    yield titled("## Prices", _prices(report))
+    yield titled("## Data quality", _quality(report))
+    yield titled("## Definitions", _definitions(report))
 
 
 def _hours(report: WeekReport) -> str:
@@ -122,12 +95,12 @@ def _hours(report: WeekReport) -> str:
     by_slot = {cell.slot: cell for cell in report.hours}
     again = sorted({slot.hour for slot in by_slot if slot.again})
     hours = sorted([(hour, False) for hour in range(24)] + [(hour, True) for hour in again])
-    columns: _COLUMNS[int] = [("Day", lambda day: DAYS[day][:3])]
+    columns: Columns[int] = [("Day", lambda day: DAYS[day][:3])]
     for hour, second in hours:
         heading = f"{hour:02}{' again' if second else ''}"
         columns = [*columns, (heading, _cell_at(by_slot, hour, second))]
     note = f"In percent, by the clocks of {report.week.zone}; ! = a drop; empty = no traffic."
-    return f"{_table(columns, range(7))}\n\n{escaped(note)}"
+    return f"{table(columns, range(7))}\n\n{escaped(note)}"
 
 
 def _cell_at(by_slot: dict[Slot, HourCell], hour: int, again: bool) -> Callable[[int], str]:
@@ -140,7 +113,7 @@ def _cell_at(by_slot: dict[Slot, HourCell], hour: int, again: bool) -> Callable[
     return cell
 
 
-def _segment_columns(by: str) -> _COLUMNS[Segment]:
+def _segment_columns(by: str) -> Columns[Segment]:
     return [
         (by, lambda row: row.name),
         ("hit ratio", lambda row: percent(row.token_hit_ratio)),
@@ -152,32 +125,32 @@ def _segment_columns(by: str) -> _COLUMNS[Segment]:
 
 
 def _latency(report: WeekReport) -> str:
-    classes = _table(
+    classes = table(
         [("prompt", charts.length_words), ("hit p50", lambda row: seconds(row.hit_p50_seconds)),
          ("miss p50", lambda row: seconds(row.miss_p50_seconds)),
          ("hits", lambda row: whole(row.hit_requests)),
          ("misses", lambda row: whole(row.miss_requests))],
         report.ttft_classes,
     )  # fmt: skip
-    outcomes = _table(
+    outcomes = table(
         [("outcome", lambda row: row.outcome), ("at", lambda row: point_name(row.ttft_point)),
          ("requests", lambda row: whole(row.requests)),
          ("p50", lambda row: seconds(row.p50_seconds)),
          ("p95", lambda row: seconds(row.p95_seconds))],
         report.outcomes,
     )  # fmt: skip
-    engines = _table(
+    engines = table(
         [("model (engine histogram)", lambda row: row.model),
          ("requests", lambda row: whole(row.requests)),
          ("p50", lambda row: seconds(row.p50_seconds)),
          ("p95", lambda row: seconds(row.p95_seconds))],
         report.engine_ttft,
     )  # fmt: skip
-    return _together(classes, outcomes, engines, _gaps(report, "ttft"))
+    return together(classes, outcomes, engines, gaps(report, "ttft"))
 
 
 def _memory(report: WeekReport) -> str:
-    split = _table(
+    split = table(
         [("model", lambda row: row.model),
          ("capacity tokens", lambda row: whole(row.capacity_tokens)),
          ("running", lambda row: whole(row.running_tokens)),
@@ -186,7 +159,7 @@ def _memory(report: WeekReport) -> str:
          ("KV usage", lambda row: percent(row.kv_usage_ratio))],
         report.memory,
     )  # fmt: skip
-    evicted = _table(
+    evicted = table(
         [("told by", lambda row: row.basis), ("tier", lambda row: row.tier),
          ("evicted tokens", lambda row: whole(row.evicted_tokens)),
          ("demoted", lambda row: whole(row.demoted_tokens)),
@@ -194,21 +167,17 @@ def _memory(report: WeekReport) -> str:
          ("never reused", lambda row: percent(row.never_reused_ratio))],
         report.evictions,
     )  # fmt: skip
-    tiers = _table(
+    tiers = table(
         [("tier", lambda row: row.tier), ("verdict", lambda row: row.verdict),
          ("why", lambda row: row.sentence), ("written", lambda row: gib(row.stored_bytes)),
          ("read", lambda row: gib(row.loaded_bytes))],
         report.offload,
     )  # fmt: skip
-    return _together(split, evicted, tiers, _gaps(report, "memory"))
-
-
-def _together(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part)
+    return together(split, evicted, tiers, gaps(report, "memory"))
 
 
 def _prices(report: WeekReport) -> str:
-    return _table(
+    return table(
         [("model", lambda row: row.model),
          ("prompt tokens", lambda row: whole(row.prompt_tokens)),
          ("input cost", lambda row: words.usd(row.input_usd)),
@@ -222,20 +191,20 @@ def _quality(report: WeekReport) -> str:
     if report.data.level is None:
         return ""
     made = report.quality
-    sources = _table([("source", lambda row: row.name), ("known", lambda row: row.details)],
+    sources = table([("source", lambda row: row.name), ("known", lambda row: row.details)],
                      made.sources)  # fmt: skip
-    left_out = _table(
+    left_out = table(
         [("ineligible", lambda row: row.reason.replace("_", " ")),
          ("requests", lambda row: whole(row.requests)),
          ("prompt tokens", lambda row: whole(row.prompt_tokens))],
         made.ineligible,
     )  # fmt: skip
-    rejects = _table(
+    rejects = table(
         [("rejected from", lambda row: row.source), ("reason", lambda row: row.reason),
          ("rows", lambda row: whole(row.rows))],
         made.rejects,
     )  # fmt: skip
-    return _together(_list(words.quality_lines(report)), sources, left_out, rejects)
+    return together(bullets(words.quality_lines(report)), sources, left_out, rejects)
 
 
 def _definitions(report: WeekReport) -> str:

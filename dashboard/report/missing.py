@@ -6,6 +6,7 @@ from dashboard.report.week import DataState, Freed, Missing, WeekReport
 
 ROWS = "prefixscope ingest requests.jsonl --source gateway"
 ENGINES = "prefixscope serve --config prefixscope.yml   # with scrape targets"
+TAP = "prefixscope tap --upstream URL"
 EVENTS = "prefixscope serve --config prefixscope.yml   # with events"
 
 
@@ -65,7 +66,7 @@ def _figures(report: WeekReport) -> Iterator[Missing]:
             "freed",
             "No prefill speed is known: it takes 100 requests of a replica with times to first "
             "token, on engines of your own.",
-            "prefixscope tap --upstream URL",
+            TAP,
         )
     elif _has_no_price(report.freed):
         yield Missing("freed", "A GPU hour has no price, so that its worth is not told.",
@@ -122,8 +123,31 @@ def _no_peak(report: WeekReport) -> str:
 
 
 def _rest(report: WeekReport) -> Iterator[Missing]:
+    if not report.missed.prompt_tokens:
+        yield _nothing_explained(report)
     if not report.memory:
         yield Missing("memory", "No engine samples in the week: how full the KV memory was is "
                       "not known.", ENGINES)  # fmt: skip
     elif not any(row.basis for row in report.memory):
         yield Missing("memory", "Nothing tells reusable from free memory.", EVENTS)
+
+
+def _nothing_explained(report: WeekReport) -> Missing:
+    """Of what there is most says why no missed token has a cause."""
+    most = max(report.missed.not_explained, key=lambda each: each.prompt_tokens, default=None)
+    if most is None:
+        return Missing("missed", "No request of the week was explained. It takes rows with chains "
+                       "of block hashes.", TAP)  # fmt: skip
+    return Missing("missed", *_WHY_NOT[most.reason])
+
+
+_WHY_NOT = {
+    "chainless": (
+        "Requests carry no chains of block hashes, so nobody can tell what was seen before.", TAP
+    ),
+    "late": (
+        "Requests came after their minutes were sealed; attribute explains them at once.",
+        "prefixscope attribute --since 7d",
+    ),
+    "unreported": ("Requests do not report their cached tokens.", "prefixscope doctor"),
+}  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from dashboard.report.missed_values import WhyMissed
 from dashboard.report.weeks import Slot, Week
 
 Basis = Literal["log", "engine", "none"]
@@ -406,6 +407,7 @@ class WeekReport:
     evictions: tuple[EvictionRow, ...]
     offload: tuple[OffloadRow, ...]
     prices: tuple[PriceRow, ...]
+    missed: WhyMissed
     quality: Quality
     definitions: tuple[Definition, ...]
     missing: tuple[Missing, ...]

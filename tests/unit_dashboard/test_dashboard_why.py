@@ -7,7 +7,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import causes_tab
+from dashboard import missed_words
 from dashboard.figures import causes
 from replay.causes import CAUSES
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, ago, words
@@ -113,7 +113,8 @@ def test_a_leak_is_the_first_thing_said(exporter: Exporter, open_page: Open) -> 
 
 def test_every_cause_has_its_words_and_colour() -> None:
     assert set(causes.MEANINGS) == set(CAUSES)
-    assert causes_tab.sentence({"prompt_tokens": 5, "cached_tokens": 5}).endswith("Nothing missed.")
+    nothing = missed_words.sentence({"prompt_tokens": 5, "cached_tokens": 5})
+    assert nothing == "Of 5 prompt tokens 100.0 % were cached. Nothing missed."
 
 
 def test_over_time_is_a_share_of_the_same_minutes() -> None:

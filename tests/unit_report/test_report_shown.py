@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.report import FORMATS, Week, WeekReport, charts, render, summary, week, words
-from dashboard.report.markdown import escaped
+from dashboard.report import (
+    FORMATS,
+    Week,
+    WeekReport,
+    charts,
+    missed_values,
+    render,
+    summary,
+    week,
+    words,
+)
+from dashboard.report.markdown_parts import escaped
 from dashboard.report.markup import bdi, joined, tag, void
 from dashboard.report.text import told
 from dashboard.report.week import Change, HourCell, Mover
@@ -209,7 +219,12 @@ def test_the_documented_fields_are_those_of_the_json(report: WeekReport) -> None
     named = {
         name for line in lines if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)
     }
-    held = [kind for kind in vars(week).values() if is_dataclass(kind)]
+    held = [
+        kind
+        for module in (week, missed_values)
+        for kind in vars(module).values()
+        if is_dataclass(kind)
+    ]
     there = {each.name for kind in held for each in fields(kind)} - {"monday"}
     assert named - {"schema"} == there | {"name", "zone", "hours", "since", "until"}
 
