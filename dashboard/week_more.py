@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import tables
+from dashboard import tables, week_missed
 from dashboard.figures.rows import Row
 from dashboard.report import WeekReport, words
 from dashboard.report.weeks import Week
@@ -119,6 +119,7 @@ def _table(
 _SECTIONS: dict[str, Callable[[WeekReport], None]] = {
     "What happened": _happened,
     "Who": _who,
+    "Why tokens missed": week_missed.show,
     "Latency": _latency,
     "Memory and offload": _memory,
     "Prices": _prices,

@@ -34,7 +34,7 @@ def html(report: WeekReport) -> Markup | None:
         tag("h2", HEADING),
         tag("p", made.sentence),
         charts.waterfall(made),
-        quiet(_beneath(report)),
+        quiet(beneath(report)),
         table(_CAUSES, _CAUSE_COLUMNS, made.causes) if made.causes else None,
         table(_TEMPLATES, _TEMPLATE_COLUMNS, made.templates) if made.templates else None,
         _layout(report),
@@ -83,7 +83,7 @@ def markdown(report: WeekReport) -> str:
     return together(
         heading,
         escaped(made.sentence),
-        escaped(_beneath(report)),
+        escaped(beneath(report)),
         markdown_table(_CAUSE_CELLS, made.causes),
         titled(f"### {_TEMPLATES}", markdown_table(_TEMPLATE_CELLS, made.templates)),
         titled(f"### {_LAYOUT}", findings),
@@ -110,7 +110,7 @@ _TEMPLATE_CELLS: Columns[TemplateMissed] = [
 ]
 
 
-def _beneath(report: WeekReport) -> str:
+def beneath(report: WeekReport) -> str:
     """The change, what is left out, and what a cause does not say."""
     last = "A cause says where a token was lost, not what undoing it would win."
     return f"{change_words(report.missed)} {report.missed.caution} {last}"

@@ -14,6 +14,7 @@ from dashboard import answers, week_data
 from dashboard.client import QuestionRefused
 from dashboard.figures.safe import code_span
 from dashboard.report import Week, WeekReport, build
+from dashboard.report.missed_values import CauseShare, TemplateMissed
 from dashboard.report.week import Change
 from dashboard.week_page_one import who_address
 from tests import empty_store
@@ -67,8 +68,8 @@ def test_the_page_tells_what_the_report_tells(
     assert [chart["data"][0]["type"] for chart in charts(app)] == ["bar", "heatmap"]
     assert [button.label for button in app.get("download_button")] == ["HTML", "MD", "JSON"]
     assert [expander.label for expander in app.expander] == [
-        "What happened", "Who", "Latency", "Memory and offload", "Prices", "Data quality",
-        "Definitions",
+        "What happened", "Who", "Why tokens missed", "Latency", "Memory and offload", "Prices",
+        "Data quality", "Definitions",
     ]  # fmt: skip
     assert tile(app, "Prefill avoided (estimate)")[0] == "–"  # six requests tell no speed
     asked = len(exporter.asked)
@@ -168,6 +169,25 @@ def test_changes_show_bounds_basis_and_step(show: Show, made: WeekReport) -> Non
     assert "**12,000–18,000 tokens a day (estimated)**" in told
     assert "It was spread. May be the same tokens as 1." in told
     assert step in [code.value for code in app.code]
+
+
+def test_why_tokens_missed_is_a_waterfall_with_its_tables(show: Show, made: WeekReport) -> None:
+    """600 of 1,000 cached, 250 evicted and 150 new; a change needs a week before."""
+    causes = (CauseShare("evicted", "lost to make room", 250, 0.25, 0.15, 0.1),
+              CauseShare("new", "never seen before", 150, 0.15, None, None))  # fmt: skip
+    templates = (TemplateMissed(HOSTILE, 1000, 400, 0.4, "evicted", 0.25),)
+    missed = replace(made.missed, sentence="Of 1,000 prompt tokens.", caution="All have causes.",
+                     prompt_tokens=1000, cached_tokens=600, missed_change_ratio=0.1,
+                     causes=causes, templates=templates)  # fmt: skip
+    app = show(replace(made, missed=missed))
+    assert "Missed in all +10.0 points against the week before. All have causes." in words(app)
+    bars = charts(app)[-1]["data"][0]
+    assert (bars["y"], bars["base"]) == (["cached", "evicted", "new"], [0.0, 0.6, 0.85])
+    table = next(each.value for each in app.dataframe if "change_ratio" in each.value)
+    assert list(table["tokens"]) == [250, 150]
+    assert table["change_ratio"][0] == pytest.approx(10)
+    assert table["change_ratio"].isna()[1]
+    assert "<img" not in json.dumps(charts(app))
 
 
 def test_names_are_no_markup(show: Show, made: WeekReport) -> None:
