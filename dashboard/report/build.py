@@ -5,11 +5,12 @@ Nothing here reads the clock: the same store and week give the same report.
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from dashboard.figures.rows import Rows, number
 from dashboard.report import figures, incidents, moved, sections, span
 from dashboard.report.asking import Answers, Asking, utc
-from dashboard.report.missed import why_missed
+from dashboard.report.missed import grown_causes, why_missed
 from dashboard.report.missing import missing
 from dashboard.report.rounding import rounded
 from dashboard.report.week import Headline, WeekReport
@@ -46,7 +47,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
         up=up,
         down=down,
         changes=moved.changes(ask),
-        peak=incidents.peak(week, judged),
+        peak=incidents.peak(week, judged, partial(grown_causes, ask)),
         hours=span.cells(ask, course, _moments(drops), span.load_by_slot(ask)),
         segments=sections.segments(ask, lead),
         ttft_classes=classes,

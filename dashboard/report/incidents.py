@@ -1,6 +1,6 @@
 """What happened: drops as the alerts judge them, caches that lost all, hours without data."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from statistics import median
 
@@ -39,8 +39,9 @@ def drops_of(rows: Rows) -> list[Row]:
     return [row for row in rows if row["is_drop"]]
 
 
-def peak(week: Week, rows: Rows) -> Peak | None:
-    """The judged hour that fell furthest below its usual ratio, in tokens; None if none fell."""
+def peak(week: Week, rows: Rows, why: Callable[[Row], str] = lambda _row: "") -> Peak | None:
+    """The judged hour that fell furthest below its usual ratio, in tokens; None if none fell.
+    `why` tells which causes of missed tokens grew in it, '' where that is not known."""
     fell = [row for row in rows if row["is_drop"] is not None and _lost_tokens(row) > 0]
     if not fell:
         return None
@@ -65,7 +66,7 @@ def peak(week: Week, rows: Rows) -> Peak | None:
         evidence=told(worst["evidence"]),
         contributor=told(worst["contributor"], 80),
         severity=str(worst["severity"] or ""),
-        sentence=_peak_sentence(week, worst, since),
+        sentence=f"{_peak_sentence(week, worst, since)} {why(worst)}".rstrip(),
     )
 
 

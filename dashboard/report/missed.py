@@ -17,6 +17,9 @@ from dashboard.report.missed_values import (
 )
 from dashboard.report.text import told
 from dashboard.report.week import Headline
+from dashboard.report.weeks import a_week_earlier
+from queries.on_call.asking import WINDOW
+from queries.on_call.missed import may_be_told, missed_words
 from replay.causes import CAUSES
 
 MOST_TEMPLATES, MOST_FINDINGS, MOST_CROSSED = 5, 3, 3
@@ -49,6 +52,20 @@ def why_missed(ask: Asking, lead: Headline) -> WhyMissed:
         layout_until=until,
         crossed=_crossed(ask.rows("cross_scope_reuse")),
     )
+
+
+def grown_causes(ask: Asking, judged: Row) -> str:
+    """Which causes grew in a judged hour since the same one a week before, as `/now` says it; ''
+    where that is not known or nothing fell."""
+    since = utc(judged["ts"])
+    if since is None or not may_be_told(judged):
+        return ""
+    until = since + WINDOW
+    ends = a_week_earlier(until, ask.week.zone)
+    return missed_words(ask.rows(
+        "missed_change", model=judged["model"], since=since, until=until,
+        baseline_since=ends - WINDOW, baseline_until=ends,
+    ))  # fmt: skip
 
 
 def _causes(changed: Rows) -> tuple[CauseShare, ...]:

@@ -12,7 +12,6 @@ from dashboard.report.missed_values import (
     CrossedScope,
     LayoutFinding,
     TemplateMissed,
-    WhyMissed,
 )
 from dashboard.report.span import shown
 from dashboard.report.text import counted
@@ -113,15 +112,17 @@ _TEMPLATE_CELLS: Columns[TemplateMissed] = [
 def beneath(report: WeekReport) -> str:
     """The change, what is left out, and what a cause does not say."""
     last = "A cause says where a token was lost, not what undoing it would win."
-    return f"{change_words(report.missed)} {report.missed.caution} {last}"
+    return f"{change_words(report)} {report.missed.caution} {last}"
 
 
-def change_words(made: WhyMissed) -> str:
-    """How much more missed than in the week before."""
-    change = made.missed_change_ratio
+def change_words(report: WeekReport) -> str:
+    """How much more missed than in the week before, as far as this one goes."""
+    is_whole = report.headline.compared_until == report.week.since
+    earlier = "the week before" if is_whole else "the same part of the week before"
+    change = report.missed.missed_change_ratio
     if change is None:
-        return "Nothing is explained of the week before."
-    return f"Missed in all {points(change)} against the week before."
+        return f"Nothing is explained of {earlier}."
+    return f"Missed in all {points(change)} against {earlier}."
 
 
 def _where(each: LayoutFinding) -> str:

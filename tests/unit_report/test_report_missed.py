@@ -14,7 +14,7 @@ import pytest
 
 from dashboard.report import FORMATS, Week, WeekReport, charts, missed_shown, render
 from dashboard.report.asking import Asking
-from dashboard.report.missed import why_missed
+from dashboard.report.missed import grown_causes, why_missed
 from dashboard.report.missing import missing
 from replay.causes import CAUSES
 from tests.unit_report.conftest import Memory, at, same
@@ -129,7 +129,7 @@ def test_every_form_says_it_and_says_it_the_same_twice(report: WeekReport) -> No
     for said in (html.replace("\N{NO-BREAK SPACE}", " "), text.replace("\\", "")):
         assert missed_shown.HEADING in said
         assert report.missed.sentence in said
-        assert "Missed in all +20.0 points against the week before." in said
+        assert "Missed in all +20.0 points against the same part of the week before." in said
         assert "80.0 % of reported prompt tokens have causes; 100 tokens without a chain" in said
     assert "| evicted | lost to make room | 500 | 25.0 % | 5.0 % | +20.0 points |" in text
     told = json.loads(render(report, "json"))["missed"]
@@ -155,7 +155,9 @@ def test_a_first_week_has_no_change(report: WeekReport) -> None:
     assert [(c.prompt_ratio_before, c.change_ratio) for c in report.missed.causes] == [
         (None, None)
     ] * 3
-    assert "Nothing is explained of the week before." in missed_shown.markdown(report)
+    assert "Nothing is explained of the same part of the week before." in missed_shown.markdown(
+        report
+    )
 
 
 def test_nothing_explained_is_one_line_with_the_next_step(
@@ -210,3 +212,20 @@ def test_names_from_outside_stay_text(report: WeekReport) -> None:
     assert SCRIPT in text
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
     assert all(len(each.template) <= 60 and len(each.command) <= 300 for each in made.missed.layout)
+
+
+@pytest.mark.parametrize("kind", [None, "telemetry", "no cause found"])
+def test_the_hour_that_cost_most_says_which_causes_grew(memory: Memory, kind: str | None) -> None:
+    """100 of 1,000 tokens evicted where none were, in Berlin at ten by the clock: the day before
+    the clocks change it is eight in UTC, a week later nine."""
+    for minute, tokens in (("10-24 08:30", 0), ("10-31 09:30", 100), ("10-24 09:30", 900)):
+        row = sums(prompt_tokens=1000, cached_tokens=1000 - tokens, evicted_tokens=tokens)
+        memory.insert("cause_minutes", [{"minute": at(minute), "replica": "r", **row}])
+    ask = Asking(memory, Week.parse("2026-W44", "Europe/Berlin"))
+    judged = {"ts": at("10-31 09:00"), "model": "m", "class": kind}
+    assert grown_causes(ask, judged) == (
+        "Missed tokens: evicted 0 % → 10 % of the prompt tokens; in all +10.0 points, against the "
+        "same hour a week ago."
+        if kind == "no cause found"
+        else ""
+    )
