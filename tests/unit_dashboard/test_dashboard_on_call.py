@@ -28,9 +28,19 @@ def night(exporter: Exporter) -> Exporter:
 
 
 def test_the_verdict_its_parts_and_its_marks(night: Exporter, open_page: Open) -> None:
+    for weeks, evicted in ((0, 210), (1, 80)):
+        night.insert(
+            "cause_minutes",
+            minute=CLOCK - timedelta(weeks=weeks, minutes=30),
+            model="m",
+            prompt_tokens=1000,
+            cached_tokens=1000 - evicted,
+            evicted_tokens=evicted,
+        )
     app = open_page(**WINDOW)
     assert not app.exception
     said = words(app)
+    assert "Missed tokens: evicted 8 % → 21 % of the prompt tokens; in all +13.0 points" in said
     assert "Hit ratio 46 %, expected " in said
     assert "since 02:20. Not memory pressure. 82 % of the drop is template `checkout v8`." in said
     assert ":red-badge[Drop that hurts]" in said
