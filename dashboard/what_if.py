@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dashboard.figures.rows import Rows, number
-from replay.known_blocks import numbered
+from replay.known_blocks import numbered, within
 from replay.prompts import Prompts
 from replay.traffic import starts_of
 
@@ -16,6 +16,8 @@ _GRAIN_TOKENS = 16
 _DEFAULT_SPEED, _DEFAULT_TOKENS = 20_000.0, 1_000_000
 # What a page may ask of the exporter's memory at once, as `attribute` does.
 MOST_HASHES = 10_000_000
+# A table with an entry for each block and replica stands in memory.
+MOST_REPLICAS = 64
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ def measured(replicas: Rows, memory: Rows, speeds: Rows) -> Measured:
     rates = [number(row, "tokens_per_second") for row in speeds]
     known_rates = [rate for rate in rates if rate]
     return Measured(
-        serving or 1,
-        int(np.median(known_rooms)) if known_rooms else _DEFAULT_TOKENS,
-        float(np.median(known_rates)) if known_rates else _DEFAULT_SPEED,
+        min(max(serving, 1), MOST_REPLICAS),
+        max(int(np.median(known_rooms)), 1) if known_rooms else _DEFAULT_TOKENS,
+        max(float(np.median(known_rates)), 1.0) if known_rates else _DEFAULT_SPEED,
         (
             f"{serving} replicas were heard" if serving else "no replica was heard: one is assumed",
             "memory as the engines tell (median)" if known_rooms else "memory is assumed",
@@ -49,30 +51,51 @@ def measured(replicas: Rows, memory: Rows, speeds: Rows) -> Measured:
     )
 
 
-def prompts_of(chains: pa.Table) -> Prompts | None:
-    """An answer of `request_chains` in order of time; None where no row has a chain.
+def prompts_of(chains: pa.Table) -> tuple[Prompts, str] | None:
+    """Requests of an answer of `request_chains` in order of time, and their model; None where no
+    row has a chain.
 
-    Hashes of another grain than most rows' are not comparable and are left out with their rows.
+    One model, that of most prompt tokens, as another one runs on replicas of its own. Hashes of
+    another grain than most rows' are not comparable and are left out with their rows.
     """
     has_chain = pc.greater(pc.fill_null(pc.list_value_length(chains["block_hashes"]), 0), 0)
     rows = chains.filter(has_chain).sort_by([("ts", "ascending"), ("batch", "ascending"),
                                              ("position", "ascending")])  # fmt: skip
     if not len(rows):
         return None
+    tokens = rows.group_by("model").aggregate([("prompt_tokens", "sum")])
+    ordered = tokens.sort_by([("prompt_tokens_sum", "descending"), ("model", "ascending")])
+    model = ordered["model"][0]
+    rows = rows.filter(pc.equal(rows["model"], model))
     grains = _grains(rows)
     most = int(np.bincount(grains).argmax())
     rows = rows.filter(pa.array(grains == most))
     lists = rows["block_hashes"].combine_chunks()
     lengths = pc.list_value_length(lists).to_numpy()
     seconds = pc.cast(pc.cast(rows["ts"], pa.timestamp("us")), pa.int64()).to_numpy() / 1e6
-    return Prompts(
+    names = within(lists.flatten().to_numpy(), np.repeat(_spaces(rows), lengths))
+    prompts = Prompts(
         arrived=seconds - seconds[0],
         prompt_tokens=rows["prompt_tokens"].to_numpy().astype(np.int64),
         output_tokens=pc.fill_null(rows["output_tokens"], 0).to_numpy().astype(np.int64),
-        blocks=numbered(lists.flatten().to_numpy())[0],
+        blocks=numbered(names)[0],
         starts=starts_of(lengths),
         block_tokens=most,
     )
+    return prompts, str(model.as_py())
+
+
+def _spaces(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """A number for all rows whose names mean the same: of one version, scope and key, and where
+    names are of a trace or an engine, of that."""
+    names = ("model_fingerprint", "scope", "hash_key_id", "hash_scope", "trace_id", "replica")
+    columns = [rows[name].to_pylist() for name in names]
+    known: dict[tuple[object, ...], int] = {}
+    found = []
+    for version, scope, key, hash_scope, trace, replica in zip(*columns, strict=True):
+        own = {"trace": trace, "engine": replica}.get(hash_scope)
+        found.append(known.setdefault((version, scope, key, hash_scope, own), len(known)))
+    return np.array(found, np.int64)
 
 
 def _grains(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

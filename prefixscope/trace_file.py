@@ -38,6 +38,9 @@ class _Line(msgspec.Struct, gc=False):
     chat_id: object = None
 
 
+# An answer of more is a mistake, and would need memory of its own in a replay.
+_MOST_OUTPUT_TOKENS = 100_000_000
+_MOST_SECONDS = 10 * 366 * 86_400.0
 _DECODER = msgspec.json.Decoder(_Line)
 
 
@@ -94,7 +97,7 @@ class _Columns:
         try:
             self._add(_DECODER.decode(line))
         except OverflowError:
-            said = "hash_ids must be whole numbers from 0 to 2^64 - 1"
+            said = "hash_ids must be from 0 to 2^64 - 1, and lengths below 2^63"
             raise PrefixscopeError(f"{place}: {said}") from None
         except (msgspec.DecodeError, _NotATrace) as error:
             raise PrefixscopeError(f"{place}: {error}; correct the line or leave it out") from None
@@ -102,8 +105,9 @@ class _Columns:
     def _add(self, row: _Line) -> None:
         if row.session_id is not None or row.chat_id is not None:
             raise _NotATrace("rows of a session_id or chat_id state turns, which are not read here")
-        if row.input_length < 1 or row.output_length < 0:
-            raise _NotATrace("input_length must be at least 1 and output_length at least 0")
+        if row.input_length < 1 or not 0 <= row.output_length <= _MOST_OUTPUT_TOKENS:
+            most = f"from 0 to {_MOST_OUTPUT_TOKENS:,}"
+            raise _NotATrace(f"input_length must be at least 1 and output_length {most}")
         self.ids.extend(row.hash_ids)
         self.times.append(row.timestamp)
         self.prompt_tokens.append(row.input_length)
@@ -137,10 +141,12 @@ def read_trace(
         raise PrefixscopeError(f"{name}: there are no requests in it")
     times = np.frombuffer(columns.times, np.float64)
     _check_order(times, columns)
+    arrived = (times - times[0]) * seconds_each
+    _check_span(arrived, name)
     prompt_tokens = np.frombuffer(columns.prompt_tokens, np.int64)
     lengths = np.frombuffer(columns.lengths, np.int64)
     prompts = Prompts(
-        arrived=(times - times[0]) * seconds_each,
+        arrived=arrived,
         prompt_tokens=prompt_tokens,
         output_tokens=np.frombuffer(columns.output_tokens, np.int64),
         blocks=numbered(np.frombuffer(columns.ids, np.uint64))[0],
@@ -157,6 +163,14 @@ def _check_order(times: Seconds, columns: _Columns) -> None:
             f"{columns.place(int(back[0]) + 1)}: its timestamp is before that of the row above, as "
             f"in {len(back):,} of {len(times):,} rows: a cache sees requests in order of time, so "
             "sort the rows by timestamp"
+        )
+
+
+def _check_span(arrived: Seconds, name: str) -> None:
+    if arrived[-1] > _MOST_SECONDS:
+        raise PrefixscopeError(
+            f"{name}: its requests span {arrived[-1] / 86_400:,.0f} days: is the unit of its times"
+            " another one (--unit)?"
         )
 
 

@@ -8,7 +8,7 @@ from replay.compiled import compiled, inlined
 from replay.event_heap import Events, plan, take_next
 from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
 from replay.router_views import Views, learn, tell
-from replay.routers import pick
+from replay.routers import LONGEST, SCORED, pick
 from replay.tier_below import Below, forget_below, group_of, keep_below, write_below
 from replay.traffic import Numbers, Small
 
@@ -16,14 +16,13 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Requests(NamedTuple):
-    """One entry a request: tokens, microseconds, blocks it stores and needs in all; where on the
-    ring its key is, and where its slots are kept."""
+    """One entry a request: tokens, microseconds, blocks it stores; where on the ring its key
+    is, and where its slots are kept, of which one that fits no replica has none."""
 
     arrived: Numbers
     prompt: Numbers
     ceiling: Numbers
     stored: Numbers
-    needed: Numbers
     decode: Numbers
     firsts: Numbers
     draws: Numbers
@@ -154,17 +153,17 @@ def _arrive(
         return
     now = requests.arrived[request]
     learn(views, now)
-    for replica in range(len(uncached)):
-        known = _known_blocks(requests, rules, pools, views, replica, request, now)
-        found = min(known * rules.block_tokens, requests.ceiling[request])
-        uncached[replica] = requests.prompt[request] - found
+    if rules.router in (SCORED, LONGEST):
+        for replica in range(len(uncached)):
+            uncached[replica] = _uncached(requests, rules, pools, views, replica, request, now)
     chosen = pick(
         rules.router, request, requests.firsts[request], owners, queues.loads, uncached,
         rules.slack, rules.load_weight, requests.draws[request],
     )  # fmt: skip
     results.replica[request] = chosen
-    results.estimate[request] = uncached[chosen]
-    queues.loads[chosen] += uncached[chosen]
+    estimate = _uncached(requests, rules, pools, views, chosen, request, now)
+    results.estimate[request] = estimate
+    queues.loads[chosen] += estimate
     if rules.guesses:
         begin = requests.begins[request]
         for place in range(begin, begin + requests.stored[request]):
@@ -177,8 +176,8 @@ def _arrive(
     _start(requests, rules, pools, below, views, queues, events, results, chosen, now)
 
 
-@inlined
-def _known_blocks(
+@compiled
+def _uncached(
     requests: Requests,
     rules: Rules,
     pools: Pools,
@@ -187,14 +186,16 @@ def _known_blocks(
     request: int,
     now: int,
 ) -> int:
-    """How many leading blocks a router believes a replica to hold."""
+    """Tokens of a prompt that a router believes a replica would have to compute."""
     chain = _findable(requests, rules, request)
     if rules.lag == 0 and not rules.guesses:
-        return find(pools, replica, chain, now - rules.lifetime)
-    held, known = views.held, 0
-    while known < len(chain) and held[chain[known], replica]:
-        known += 1
-    return known
+        known = find(pools, replica, chain, now - rules.lifetime)
+    else:
+        held, known = views.held, 0
+        while known < len(chain) and held[chain[known], replica]:
+            known += 1
+    found = min(known * rules.block_tokens, requests.ceiling[request])
+    return int(requests.prompt[request] - found)
 
 
 @inlined
@@ -316,7 +317,9 @@ def _end(
         results.ready[request] = now
         begin = requests.begins[request]
         chain = requests.blocks[begin : begin + requests.stored[request]]
-        fresh = results.changed[: publish(pools, replica, chain, held, now, results.changed)]
+        oldest = now - rules.lifetime
+        count = publish(pools, replica, chain, held, now, oldest, results.changed)
+        fresh = results.changed[:count]
         tell(views, fresh, replica, True, now + rules.lag)
         if rules.writes_through:
             write_below(below, replica, fresh)

@@ -22,7 +22,7 @@ from replay.prompts import Prompts
 from replay.routers import Router
 from replay.rules import CacheRule
 from replay.timed import Fleet
-from replay.traffic import Names
+from replay.traffic import Flags, Names
 
 ORDER_ALONE = "order of requests alone, every earlier request's blocks are there: an upper bound"
 USUAL_ARMS = (OFF, PLAIN, "least-loaded", "sticky", "bounded-load", "scored")
@@ -50,7 +50,7 @@ class Setting:
             memory = f"of {self.capacity_blocks:,} blocks"
         words = [self.rule.words(), f"{self.replicas} replicas alike, memory {memory}"]
         words += [ORDER_ALONE] if self.clock is None else self.clock.words()
-        words += [self.tier.words()] if self.tier else []
+        words += [self.tier.words()] if self.tier and self.clock else []
         if self.warm_up_requests:
             words.append(f"the first {self.warm_up_requests:,} requests warm the caches only")
         return words
@@ -58,9 +58,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`bound_ratio`: the token hit ratio of one cache for all that never loses a block: no arm with
-    these replicas can do better. `days`: how long the requests counted took, None without any
-    time between them."""
+    """`bound_ratio`: the token hit ratio of one cache that never loses a block, for all requests
+    that were served: no arm can do better. `days`: how long the requests counted took, None
+    without any time between them."""
 
     setting: Setting
     results: list[ArmResult]
@@ -75,10 +75,10 @@ def experiment(prompts: Prompts, setting: Setting, sessions: Names | None = None
     if not setting.arms:
         raise ValueError("an experiment needs at least one arm")
     first = min(setting.warm_up_requests, len(prompts))
-    results, compared = _run(prompts, setting, sessions, first)
+    results, compared, refused = _run(prompts, setting, sessions, first)
     counted = prompts.arrived[first:]
     days = float(counted[-1] - counted[0]) / 86_400 if len(counted) else 0.0
-    bound = curve(prompts, setting.rule, first)
+    bound = curve(prompts.picked(~refused), setting.rule, int((~refused[:first]).sum()))
     return Experiment(
         setting, results, compared, gain(results), bound.ratio_at(bound.enough_blocks), days or None
     )
@@ -86,17 +86,18 @@ def experiment(prompts: Prompts, setting: Setting, sessions: Names | None = None
 
 def _run(
     prompts: Prompts, setting: Setting, sessions: Names | None, first: int
-) -> tuple[list[ArmResult], list[Difference]]:
+) -> tuple[list[ArmResult], list[Difference], Flags]:
+    """Sums and differences, and which requests fit no replica: in all arms the same."""
     clock = setting.clock
     if clock is None:
         return [
             untimed_arm(arm, prompts, setting.rule, setting.router, setting.replicas,
                         setting.capacity_blocks, sessions, first)
             for arm in setting.arms
-        ], []  # fmt: skip
+        ], [], np.zeros(len(prompts), np.bool_)  # fmt: skip
     fleet = Fleet(
         replicas=setting.replicas,
-        capacity_blocks=setting.capacity_blocks or _never_full(prompts, clock),
+        capacity_blocks=setting.capacity_blocks,
         clock=clock,
         router=setting.router,
         tier=setting.tier,
@@ -111,11 +112,4 @@ def _run(
         if arm != base
         for difference in differences(arm, each, base, served[base], which, setting.router.seed)
     ]
-    return results, compared
-
-
-def _never_full(prompts: Prompts, clock: Clock) -> int:
-    """Blocks for all different ones, and for as many of the largest requests as run at once."""
-    size = prompts.block_tokens
-    largest = int((-(-(prompts.prompt_tokens + prompts.output_tokens) // size)).max(initial=1))
-    return prompts.distinct_blocks + largest * min(clock.most_running, len(prompts))
+    return results, compared, served[base].refused

@@ -3,34 +3,44 @@
 from replay.arms import OFF, PLAIN, ArmResult
 from replay.experiment import Experiment
 
+_HOUR_DAYS = 1 / 24
+
 
 def gain_words(found: Experiment, gpus: int) -> list[str]:
-    """What caching and routing win, for people; none without the arms that tell it."""
+    """What caching saves, and then each router, the one with the soonest first tokens first; none
+    without the arms that tell it."""
     if found.gain is None:
         return []
-    saved = _a_day(found.gain.caching_seconds * gpus, found.days)
-    lines = [f"Caching saves {saved} of prefill (off → round-robin)."]
-    best = found.gain.best
-    if best not in (OFF, PLAIN):
-        saved = _a_day(found.gain.routing_seconds * gpus, found.days)
-        lines.append(f"Routing by {best} saves {saved} more.{_interval(found, best, gpus)}")
+    plain = next(each for each in found.results if each.arm == PLAIN).prefill_seconds or 0.0
+    lines = [f"Caching {_saves(found.gain.caching_seconds * gpus, found)} (off → round-robin)."]
+    routed = [each for each in found.results if each.arm not in (OFF, PLAIN)]
+    for each in sorted(routed, key=lambda each: each.ttft_mean_seconds or 0.0):
+        saved = (plain - (each.prefill_seconds or 0.0)) * gpus
+        low, high = _interval(found, each.arm, gpus)
+        if low is not None and high is not None and low <= 0 <= high:
+            lines.append(f"Routing by {each.arm} makes no difference that can be told.")
+            continue
+        told = "" if low is None else f" (95 %: {low:,.0f} to {high:,.0f})"
+        lines.append(f"Routing by {each.arm} {_saves(saved, found)} beside round-robin{told}.")
     return lines
 
 
-def _a_day(gpu_seconds: float, days: float | None) -> str:
-    if days is None:
-        return f"{gpu_seconds:,.0f} GPU-seconds"
-    return f"{gpu_seconds / days:,.0f} GPU-seconds a day"
+def _saves(gpu_seconds: float, found: Experiment) -> str:
+    """By the day only where the requests took an hour at least."""
+    word = "costs" if gpu_seconds < 0 else "saves"
+    amount, a_day = abs(gpu_seconds), ""
+    if found.days is not None and found.days >= _HOUR_DAYS:
+        amount, a_day = amount / found.days, " a day"
+    return f"{word} {amount:,.0f} GPU-seconds of prefill{a_day}"
 
 
-def _interval(found: Experiment, arm: str, gpus: int) -> str:
-    """Where the saving lies in 95 of 100 resamples of the traffic."""
+def _interval(found: Experiment, arm: str, gpus: int) -> tuple[float | None, float | None]:
+    """Between what the saving lies in 95 of 100 resamples of the traffic; None: not known."""
     for each in found.differences:
         if each.arm == arm and each.figure == "prefill_seconds":
-            days = found.days or 1.0
-            low, high = sorted((-each.high * gpus / days, -each.low * gpus / days))
-            return f" (95 %: {low:,.0f} to {high:,.0f})"
-    return ""
+            days = found.days if found.days is not None and found.days >= _HOUR_DAYS else 1.0
+            return -each.high * gpus / days, -each.low * gpus / days
+    return None, None
 
 
 def arm_row(each: ArmResult, gpus: int) -> dict[str, object]:

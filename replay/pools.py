@@ -124,14 +124,21 @@ def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> in
 
 
 @compiled
-def publish(pools: Pools, replica: int, chain: Small, held: Small, now: int, fresh: Small) -> int:
-    """Let held slots be found as the blocks of a chain, but for those that others are named by
-    already. Newly named blocks are written to `fresh`; returns how many."""
+def publish(
+    pools: Pools, replica: int, chain: Small, held: Small, now: int, oldest: int, fresh: Small
+) -> int:
+    """Let held slots be found as the blocks of a chain, but for those that other slots are named
+    by already and that are held or were touched at `oldest` or later. Newly named blocks are
+    written to `fresh`; returns how many."""
     slot, block, touched = pools.slot, pools.block[replica], pools.touched[replica]
+    holders = pools.holders[replica]
     count = 0
     for place in range(len(chain)):
         at = held[place]
         touched[at] = now
+        other = slot[chain[place], replica]
+        if other >= 0 and holders[other] == 0 and touched[other] < oldest:
+            _free(pools, replica, other)
         if block[at] == NONE and slot[chain[place], replica] < 0:
             block[at] = chain[place]
             slot[chain[place], replica] = at
@@ -165,6 +172,17 @@ def release(pools: Pools, replica: int, held: Small, now: int) -> None:
 
 
 @compiled
+def _free(pools: Pools, replica: int, at: int) -> None:
+    """An idle slot loses its name."""
+    pools.slot[pools.block[replica, at], replica] = NONE
+    pools.block[replica, at] = NONE
+    unlink(pools.behind[replica], pools.ahead[replica], at)
+    pools.counts[replica, IDLE] -= 1
+    pools.free[replica, pools.counts[replica, FREE]] = at
+    pools.counts[replica, FREE] += 1
+
+
+@compiled
 def forget(pools: Pools, replica: int, lost: Small) -> int:
     """Nothing of a replica can be found any more; what runs keeps its memory. The blocks are
     written to `lost`; returns how many."""
@@ -174,13 +192,11 @@ def forget(pools: Pools, replica: int, lost: Small) -> int:
             continue
         lost[count] = pools.block[replica, at]
         count += 1
-        pools.slot[pools.block[replica, at], replica] = NONE
-        pools.block[replica, at] = NONE
         if pools.holders[replica, at] == 0:
-            unlink(pools.behind[replica], pools.ahead[replica], at)
-            pools.counts[replica, IDLE] -= 1
-            pools.free[replica, pools.counts[replica, FREE]] = at
-            pools.counts[replica, FREE] += 1
+            _free(pools, replica, at)
+        else:
+            pools.slot[pools.block[replica, at], replica] = NONE
+            pools.block[replica, at] = NONE
     return count
 
 

@@ -115,11 +115,17 @@ def pick(
         return int(owners[first])
     if router == BOUNDED:
         return _next_below(owners, first, loads, slack * (loads.sum() / len(loads)))
-    if router == LEAST_LOADED:
-        return int(np.argmin(loads))
-    if router == LONGEST:
-        return int(np.argmin(uncached))
-    return int(np.argmin(uncached + load_weight * loads))
+    # Of replicas that are alike another one comes first each time, or an idle fleet would pile
+    # everything onto its first.
+    best, least = 0, np.inf
+    for step in range(len(loads)):
+        replica = (request + step) % len(loads)
+        cost = 0.0 if router == LEAST_LOADED else float(uncached[replica])
+        if router != LONGEST:
+            cost += (1.0 if router == LEAST_LOADED else load_weight) * loads[replica]
+        if cost < least:
+            best, least = replica, cost
+    return best
 
 
 @compiled

@@ -85,7 +85,7 @@ def write_below(below: Below, replica: int, blocks: Small) -> None:
 @compiled
 def forget_below(below: Below, replica: int) -> None:
     """A replica loses what is in a tier of its own; a shared one stays."""
-    if below.is_shared[0]:
+    if below.is_shared[0] or below.block.shape[1] == 0:
         return
     end = below.block.shape[1]
     for at in range(below.counts[replica, 0]):

@@ -32,13 +32,14 @@ from replay.traffic import Flags, Moments, Names, Numbers, Seconds, Small, start
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Replicas that are alike. `lifetime_seconds`: idle blocks are not found after it; None: until
-    their memory is needed. `resets`: moments, in the prompts' own seconds, at which a replica
-    forgets all. `caches`: False: nothing is ever found. `clients`: each sends its next request when
-    its last one ends, whatever the recorded times, as load generators do; None: as recorded."""
+    """Replicas that are alike. `capacity_blocks` None: never full. `lifetime_seconds`: idle blocks
+    are not found after it; None: until their memory is needed. `resets`: moments, in the prompts'
+    own seconds, at which a replica forgets all. `caches`: False: nothing is ever found. `clients`:
+    each sends its next request when its last one ends, whatever the recorded times, as load
+    generators do; None: as recorded."""
 
     replicas: int
-    capacity_blocks: int
+    capacity_blocks: int | None
     clock: Clock
     router: Router
     tier: Tier | None = None
@@ -48,8 +49,10 @@ class Fleet:
     clients: int | None = None
 
     def __post_init__(self) -> None:
-        if self.replicas < 1 or self.capacity_blocks < 1:
+        if self.replicas < 1 or (self.capacity_blocks is not None and self.capacity_blocks < 1):
             raise ValueError("replicas and capacity_blocks must be at least 1")
+        if self.lifetime_seconds is not None and self.tier is not None:
+            raise ValueError("blocks with a lifetime and a tier below are not modelled together")
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,11 @@ def serve_timed(
     prompts: Prompts, rule: CacheRule, fleet: Fleet, sessions: Names | None = None
 ) -> Timed:
     """Run all requests by their times. ValueError for a rule with a lifetime of its own."""
-    requests = _requests(prompts, rule.by_memory_alone(), fleet, sessions)
+    needed = _needed(prompts, rule.by_memory_alone())
+    # More than could ever be used need not be there.
+    most = int(np.sort(needed)[-fleet.clock.most_running :].sum()) + prompts.distinct_blocks
+    capacity = max(min(fleet.capacity_blocks or most, most), 1)
+    requests = _requests(prompts, rule, fleet, sessions, np.where(needed <= capacity, needed, 0))
     count, replicas = len(prompts), fleet.replicas
     distinct = max(prompts.distinct_blocks, 1)
     results = Results(
@@ -93,9 +100,9 @@ def serve_timed(
         ready=np.zeros(count, np.int64),
         stage=np.zeros(count, np.int32),
         held=np.empty(int(requests.held_begins[-1]), np.int32),
-        changed=np.empty(max(fleet.capacity_blocks, 1), np.int32),
+        changed=np.empty(capacity, np.int32),
     )
-    pools = empty_pools(distinct, replicas, fleet.capacity_blocks)
+    pools = empty_pools(distinct, replicas, capacity)
     below = empty_below(distinct, replicas, fleet.tier)
     lag = fleet.clock.summary_lag_seconds
     views = empty_views(distinct, len(prompts.blocks), replicas, lag)
@@ -121,14 +128,21 @@ def _seconds(microseconds: Numbers) -> Seconds:
     return microseconds.astype(np.float64) * MICROSECOND
 
 
-def _requests(prompts: Prompts, rule: CacheRule, fleet: Fleet, sessions: Names | None) -> Requests:
-    size = prompts.block_tokens
+def _needed(prompts: Prompts, rule: CacheRule) -> Numbers:
+    """Blocks that each request holds while it runs, its answer included."""
+    whole = prompts.prompt_tokens + prompts.output_tokens
+    needed: Numbers = np.maximum(-(-whole // prompts.block_tokens), prompts.stored_blocks(rule))
+    return needed
+
+
+def _requests(
+    prompts: Prompts, rule: CacheRule, fleet: Fleet, sessions: Names | None, needed: Numbers
+) -> Requests:
+    """`needed`: 0 of those that fit no replica."""
     keys = keys_of(prompts.blocks, prompts.starts, fleet.router.prefix_blocks)
     if fleet.router.number == SESSION and sessions is not None:
         keys = sessions
     ceiling = prompts.ceiling_tokens(rule)
-    needed = -(-(prompts.prompt_tokens + prompts.output_tokens) // size)
-    needed = np.maximum(needed, prompts.stored_blocks(rule))
     tokens = np.maximum(prompts.output_tokens - 1, 0)
     draws = np.random.default_rng(fleet.router.seed).integers(0, 1 << 31, len(prompts))
     return Requests(
@@ -136,13 +150,12 @@ def _requests(prompts: Prompts, rule: CacheRule, fleet: Fleet, sessions: Names |
         prompt=prompts.prompt_tokens,
         ceiling=ceiling if fleet.caches else np.zeros_like(ceiling),
         stored=prompts.stored_blocks(rule) if fleet.caches else np.zeros_like(ceiling),
-        needed=needed,
         decode=_microseconds(tokens * fleet.clock.decode_seconds_per_token),
         firsts=Ring.of(fleet.replicas).first(keys),
         draws=draws,
         blocks=prompts.blocks,
         begins=prompts.starts,
-        held_begins=starts_of(np.where(needed <= fleet.capacity_blocks, needed, 0)),
+        held_begins=starts_of(needed),
     )
 
 

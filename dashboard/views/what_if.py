@@ -10,10 +10,14 @@ from dashboard import page, tables, what_if
 from dashboard.answers import Answers, asked, table
 from dashboard.figures import what_if as figures
 from dashboard.figures.rows import Row, number
+from dashboard.figures.safe import code_span
 from dashboard.tables import Column
 from dashboard.words import purpose
 from replay.rules import RULES
 
+_Window = tuple[tuple[str, str], ...]
+# What caching saves, and the router with the soonest first tokens.
+_IN_BOLD = 2
 _ARMS = ("off", "round-robin", "least-loaded", "sticky", "bounded-load", "scored")
 _STEP_HINT = ("Rows of this window carry no chains of block hashes. One step adds them: put the "
               "tap before the engine, or send token ids or prompts with the log.")  # fmt: skip
@@ -39,8 +43,8 @@ def body(answers: Answers) -> None:
     window = {"since": answers.window.since, "until": answers.window.until}
     hashes = next(iter(asked("request_chain_counts", window)), {})
     count = number(hashes, "hashes") or 0
-    st.caption(f"All requests of this window, replayed, whatever model, route, template or tenant "
-               f"is chosen above. {page.window_words(answers)} {int(count):,} hashes of "
+    st.caption(f"The requests of this window, replayed: of the model with most prompt tokens, "
+               f"whatever is chosen above. {page.window_words(answers)} {int(count):,} hashes of "
                "blocks.")  # fmt: skip
     if not count:
         st.info(_STEP_HINT)
@@ -53,23 +57,24 @@ def body(answers: Answers) -> None:
         answers.rows("replicas"), answers.rows("memory_split", by="replica"),
         answers.rows("prefill_speed"),
     )  # fmt: skip
-    setting = _form(known)
-    if setting is None:
+    asked_for = _form(known, tuple(sorted((name, str(moment)) for name, moment in window.items())))
+    if asked_for is None:
         return
     with st.spinner("Replaying … (the first time its code is compiled, which takes some seconds)"):
-        found = _replayed(tuple(sorted((k, str(v)) for k, v in window.items())), setting)
+        found = _replayed(*asked_for)
     if found is None:
         st.info(_STEP_HINT)
         return
     _show(found)
 
 
-def _form(known: what_if.Measured) -> tuple[Any, ...] | None:
-    """What the person chose, once the button was pressed."""
+def _form(known: what_if.Measured, window: _Window) -> tuple[_Window, tuple[Any, ...]] | None:
+    """The window and the setting of when the button was pressed: a live window moves on, and what
+    was asked is not replayed again every few seconds."""
     with st.form("what-if", border=False):
         first, second, third, fourth, fifth = st.columns(5)
-        replicas = first.number_input("Replicas", 1, 64, known.replicas)
-        capacity = second.number_input("KV tokens a replica", 1000, None, known.capacity_tokens,
+        replicas = first.number_input("Replicas", 1, what_if.MOST_REPLICAS, known.replicas)
+        capacity = second.number_input("KV tokens a replica", 1, None, known.capacity_tokens,
                                        step=10_000)  # fmt: skip
         speed = third.number_input(
             "Prefill tokens/s", 1, None, int(known.prefill_tokens_per_second)
@@ -80,11 +85,12 @@ def _form(known: what_if.Measured) -> tuple[Any, ...] | None:
         st.caption("; ".join(known.sources) + "; decode time is assumed.")
         pressed = st.form_submit_button("Replay this window", type="primary")
     if pressed:
-        st.session_state["what-if-asked"] = (
+        setting = (
             int(replicas), int(capacity), float(speed), float(decode), int(gpus), tuple(arms),
         )  # fmt: skip
-    asked_for: tuple[Any, ...] | None = st.session_state.get("what-if-asked")
-    return asked_for if asked_for and asked_for[-1] else None
+        st.session_state["what-if-asked"] = (window, setting) if arms else None
+    asked_for: tuple[_Window, tuple[Any, ...]] | None = st.session_state.get("what-if-asked")
+    return asked_for
 
 
 def _all_arms() -> list[str]:
@@ -92,9 +98,7 @@ def _all_arms() -> list[str]:
 
 
 @st.cache_data(ttl=timedelta(hours=1), max_entries=20, show_spinner=False)
-def _replayed(
-    window: tuple[tuple[str, str], ...], setting: tuple[Any, ...]
-) -> dict[str, Any] | None:
+def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | None:
     """Figures as plain rows, shared by all who ask the same."""
     from replay.clock import Clock  # noqa: PLC0415 - what follows is compiled code
     from replay.curve import curve_of_replicas  # noqa: PLC0415
@@ -102,9 +106,10 @@ def _replayed(
     from replay.gain_words import arm_row, gain_words  # noqa: PLC0415
 
     replicas, capacity_tokens, speed, decode, gpus, arms = setting
-    prompts = what_if.prompts_of(table("request_chains", dict(window)))
-    if prompts is None:
+    told = what_if.prompts_of(table("request_chains", dict(window)))
+    if told is None:
         return None
+    prompts, model = told
     rule = RULES["full"].of_blocks(prompts.block_tokens)
     clock = Clock(prefill_tokens_per_second=speed, decode_seconds_per_token=decode / 1e3)
     found = experiment(
@@ -120,6 +125,8 @@ def _replayed(
         "assumed": found.setting.words(),
         "bound": found.bound_ratio,
         "requests": len(prompts),
+        "model": model,
+        "window": " to ".join(moment[:16] for _, moment in sorted(window)),
         "capacity_tokens": capacity_tokens,
         "curve": [{"capacity_tokens": size * prompts.block_tokens,
                    "token_hit_ratio": curve.ratio_at(size)} for size in blocks],
@@ -127,12 +134,13 @@ def _replayed(
 
 
 def _show(found: Row) -> None:
-    for line in found["gain"]:
-        st.markdown(f"**{line}**")
+    for place, line in enumerate(found["gain"]):
+        st.markdown(f"**{line}**" if place < _IN_BOLD else line)
     page.chart(figures.arms(found["rows"]), "what-if-arms", "Arms side by side")
     tables.show(found["rows"], _COLUMNS, "what-if", alt="Figures of every arm")
     bound = "" if found["bound"] is None else f" No cache could exceed {found['bound']:.1%}."
-    st.caption(f"{found['requests']:,} requests. Assumed: {'; '.join(found['assumed'])}.{bound}")
+    st.caption(f"{found['requests']:,} requests of {code_span(found['model'])}, {found['window']} "
+               f"UTC. Assumed: {'; '.join(found['assumed'])}.{bound}")  # fmt: skip
     st.markdown("##### What more memory would win", help=purpose("memory_split"))
     page.chart(figures.capacity_curve(found["curve"], found["capacity_tokens"]), "what-if-curve",
                "Token hit ratio by capacity")  # fmt: skip

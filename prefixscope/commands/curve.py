@@ -113,9 +113,15 @@ def _token_bytes(config: Path | None, kv_dtype: str | None) -> int | None:
     from exporter.geometry import read_config  # noqa: PLC0415 - brings the store with it
 
     try:
-        return kv_geometry(read_config(config), kv_dtype=kv_dtype).bytes_per_token
+        found = kv_geometry(read_config(config), kv_dtype=kv_dtype).bytes_per_token
     except UnknownGeometry as error:
         raise PrefixscopeError(f"{config}: {error}") from error
+    if not found:
+        raise PrefixscopeError(
+            f"{config}: no layer of this model keeps KV for every token, so tokens have no bytes:"
+            " leave --config out"
+        )
+    return found
 
 
 def _curve(trace: TraceFile, rule: str, replicas: int, warm_up: float) -> "Curve":

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from enum import StrEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -73,7 +74,7 @@ LoadWeight = Annotated[
     float, typer.Option(min=0.0, help="Scored: a token of load counts as so many uncached.")
 ]
 Gpus = Annotated[int, typer.Option(min=1, help="GPUs of each replica.")]
-Seed = Annotated[int, typer.Option(help="Of random routing and of intervals.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of random routing and of intervals.")]
 
 
 def replay(
@@ -111,8 +112,7 @@ def replay(
     Example: prefixscope replay trace.jsonl.gz --replicas 4 --capacity-blocks 5000
     """
     trace_options.check_words(rule, unit)
-    if capacity_blocks is not None and capacity_tokens is not None:
-        raise typer.BadParameter("give --capacity-blocks or --capacity-tokens, not both")
+    _check_together(capacity_blocks, capacity_tokens, untimed, host_blocks)
     wanted = _arms(arms)
     trace = read_trace(traces, block_tokens, trace_options.UNITS[unit])
     messages().print(trace.words(), style="dim", markup=False)
@@ -138,10 +138,21 @@ def replay(
     _tell(prompts, setting, gpus, as_)
 
 
+def _check_together(
+    blocks: int | None, tokens: int | None, untimed: bool, host_blocks: int
+) -> None:
+    if blocks is not None and tokens is not None:
+        raise typer.BadParameter("give --capacity-blocks or --capacity-tokens, not both")
+    if untimed and host_blocks:
+        raise typer.BadParameter("--host-blocks needs the clock that --untimed leaves out")
+
+
 def _clock(
     speed: float, overhead: float, decode_time: float, most_running: int, lag: float
 ) -> Clock:
-    """From what the options say: times in milliseconds, a lag below 0 for routers that guess."""
+    """From what the options say: times in milliseconds, a lag of -1 for routers that guess."""
+    if not all(map(isfinite, (speed, overhead, decode_time, lag))) or (lag < 0 and lag != -1):
+        raise typer.BadParameter("times must be finite numbers, and --summary-lag -1 or from 0 on")
     return Clock(
         prefill_tokens_per_second=speed,
         prefill_overhead_seconds=overhead / 1e3,

@@ -39,12 +39,13 @@ def test_json_has_the_names_others_rely_on(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_table_ends_with_what_it_comes_to(cli: Cli, tmp_path: Path) -> None:
-    """Two replicas of two GPUs; 1.024 s saved in 3 s are 29,491 s a day, twice for the GPUs."""
+    """Two replicas of two GPUs, so that 1.024 s saved count twice; 3 s of traffic tell no day."""
     done = cli("replay", trace(tmp_path), "--replicas", "2", "--rule", "partial",
                "--prefill-speed", "1000", "--gpus", "2")  # fmt: skip
     assert "Assumed: prefill of 1,000 tokens/s a replica" in done.out
-    assert "Caching saves 0 GPU-seconds a day of prefill (off → round-robin)." in done.out
-    assert "saves 58,982 GPU-seconds a day more." in done.out
+    assert "Caching saves 0 GPU-seconds of prefill (off → round-robin)." in done.out
+    assert "Routing by sticky saves 2 GPU-seconds of prefill beside round-robin." in done.out
+    assert "a day" not in done.out
     assert "No cache could do better than 50.00%" in done.out
 
 
@@ -75,6 +76,26 @@ def test_wrong_usage_is_told(cli: Cli, tmp_path: Path) -> None:
     for wrong in (
         ("--arms", "off,fastest"), ("--rule", "openai"), ("--replicas", "0"), ("--slack", "0.5"),
         ("--capacity-blocks", "5", "--capacity-tokens", "600"), ("--speed", "0"),
+        ("--untimed", "--host-blocks", "9"), ("--seed", "-1"), ("--summary-lag", "-5"),
+        ("--prefill-overhead", "inf"), ("--decode-time", "nan"),
     ):  # fmt: skip
         assert cli("replay", path, *wrong).status == 2, wrong
     assert "known: off, random, round-robin" in cli("replay", path, "--arms", "best").err
+
+
+def test_what_is_refused_is_in_no_figure_and_not_in_the_bound(cli: Cli, tmp_path: Path) -> None:
+    """A prompt of 20 blocks does not fit 10: of the other three, of one block, two are found."""
+    path = tmp_path / "trace.jsonl"
+    rows = [{"timestamp": 0, "input_length": 10_240, "hash_ids": list(range(100, 120))}]
+    rows += [{"timestamp": 60_000 * n, "input_length": 512, "hash_ids": [1]} for n in (1, 2, 3)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    done = cli("replay", path, "--replicas", "1", "--capacity-blocks", "10", "--rule", "partial",
+               "--output", "json")  # fmt: skip
+    told = json.loads(done.out)
+    assert [each["refused_requests"] for each in told["arms"]] == [1] * len(told["arms"])
+    assert told["unlimited"] == told["arms"][1]["token_hit_ratio"] == 2 / 3
+
+
+def test_more_memory_than_could_be_used_costs_nothing(cli: Cli, tmp_path: Path) -> None:
+    done = cli("replay", trace(tmp_path), "--capacity-blocks", "3000000000", "--output", "json")
+    assert done.status == 0

@@ -79,6 +79,16 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, line: str, said: str) -> N
     assert said in message
 
 
+def test_times_of_another_unit_are_doubted(tmp_path: Path) -> None:
+    path = written(tmp_path, row(0, 512, [1]), row(1e18, 512, [1]))
+    assert "is the unit of its times another one (--unit)?" in refusal(path)
+
+
+def test_an_answer_that_is_a_mistake_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, row(0, 512, [1], output_length=10**13))
+    assert f"{path}, line 1: " in refusal(path)
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "none.jsonl")
     assert "Is a directory" in refusal(tmp_path)

@@ -1,8 +1,10 @@
 """The What if page: prompts from rows, what it begins with, and three clicks to what is saved."""
 
+import time
 from datetime import timedelta
 
 import pyarrow as pa
+import pytest
 
 from dashboard import what_if
 from tests.unit_dashboard.loopback import Exporter, Open, ago, words
@@ -15,7 +17,9 @@ def chains(**columns: list[object]) -> pa.Table:
     given = {
         "ts": [ago(60) + timedelta(seconds=place) for place in range(count)],
         "prompt_tokens": [40] * count, "output_tokens": [None] * count,
-        "block_size": [None] * count, "hash_key_id": [KEY] * count,
+        "block_size": [None] * count, "hash_key_id": [KEY] * count, "model": ["m"] * count,
+        "model_fingerprint": [""] * count, "scope": [""] * count, "hash_scope": ["global"] * count,
+        "trace_id": [None] * count, "replica": [""] * count,
         "batch": [1] * count, "position": list(range(count)),
     } | columns  # fmt: skip
     types = {"block_hashes": pa.list_(pa.uint64()), "block_size": pa.int32(),
@@ -26,8 +30,8 @@ def chains(**columns: list[object]) -> pa.Table:
 def test_rows_become_prompts_in_order_of_time() -> None:
     late, early = ago(10), ago(20)
     table = chains(block_hashes=[[7, 9], [7, 2**64 - 1]], ts=[late, early])
-    prompts = what_if.prompts_of(table)
-    assert prompts is not None
+    prompts, model = what_if.prompts_of(table) or pytest.fail("no prompts")
+    assert model == "m"
     assert prompts.blocks.tolist() == [0, 1, 0, 2]
     assert (round(float(prompts.arrived[1])), prompts.block_tokens) == (600, 16)
     assert prompts.output_tokens.tolist() == [0, 0]
@@ -37,10 +41,30 @@ def test_rows_without_a_chain_or_of_another_grain_are_left_out() -> None:
     """Two of our own (16 tokens) stay; a trace's blocks of 512 and a row without go."""
     table = chains(block_hashes=[[1], None, [2], [3], []], block_size=[32, None, None, 512, None],
                    hash_key_id=[KEY, KEY, KEY, "", KEY])  # fmt: skip
-    prompts = what_if.prompts_of(table)
-    assert prompts is not None
+    prompts, _ = what_if.prompts_of(table) or pytest.fail("no prompts")
     assert (len(prompts), prompts.block_tokens) == (2, 16)
     assert what_if.prompts_of(chains(block_hashes=[None, None])) is None
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        {"scope": ["a", "b"]},
+        {"model_fingerprint": ["v1", "v2"]},
+        {"hash_scope": ["trace", "trace"], "trace_id": ["1", "2"]},
+        {"hash_scope": ["engine", "engine"], "replica": ["r1", "r2"]},
+        {"hash_key_id": [KEY, "another"]},
+    ],
+)
+def test_names_that_do_not_mean_the_same_are_no_hits(apart: dict[str, list[object]]) -> None:
+    prompts, _ = what_if.prompts_of(chains(block_hashes=[[1], [1]], **apart)) or pytest.fail("none")
+    assert prompts.distinct_blocks == 2
+
+
+def test_of_several_models_that_with_most_tokens_is_replayed() -> None:
+    table = chains(block_hashes=[[1], [1], [2]], model=["a", "b", "b"])
+    prompts, model = what_if.prompts_of(table) or pytest.fail("none")
+    assert (len(prompts), model) == (2, "b")
 
 
 def test_what_the_store_tells_is_begun_with_and_named() -> None:
@@ -63,15 +87,24 @@ def requests(exporter: Exporter) -> None:
         exporter.request(30 - place, 33, 0, block_hashes=[block, block + 1], hash_key_id=KEY)
 
 
-def test_three_clicks_to_what_routing_would_save(exporter: Exporter, open_page: Open) -> None:
+def test_three_clicks_to_what_routing_would_save(
+    exporter: Exporter, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     requests(exporter)
     app = open_page("what_if")  # the first
     assert not app.exception
     app.number_input[0].set_value(2)
     app.button[-1].click().run()  # the second; a third would be a wish of one's own
     assert not app.exception
-    assert "Caching saves 0 GPU-seconds a day of prefill" in words(app)
-    assert "Routing by" in words(app)
+    assert "Caching saves 0 GPU-seconds of prefill" in words(app)
+    assert "Routing by bounded-load saves" in words(app)
+    # A live window moves on every few seconds; what was asked for is not replayed with it.
+    asked = sum(name == "request_chains" for name, _ in exporter.asked)
+    later = time.time() + 600
+    monkeypatch.setattr("dashboard.answers.time.time", lambda: later)
+    app.run()
+    assert not app.exception
+    assert sum(name == "request_chains" for name, _ in exporter.asked) == asked == 1
     shown = app.dataframe[0].value
     assert list(shown["arm"])[:2] == ["off", "round-robin"]
     ratios = dict(zip(shown["arm"], shown["token_hit_ratio"], strict=True))

@@ -148,30 +148,33 @@ def test_least_loaded_goes_where_less_is_to_be_computed() -> None:
 
 
 def test_routers_learn_late_and_guess_wrong() -> None:
-    """A on replica 0 at once. B, another prompt, makes it the loaded one at 1 s, when a router that
-    sees the caches sends A again to 0. Told 5 s late it believes both empty and takes the idle 1;
-    guessing, it knows where it sent A."""
-    prompts = at([(9, [0, 1, 2]), (4, [5]), (9, [0, 1, 2])], [0.0, 1.0, 1.001])
+    """A on replica 0, another prompt on 1. B makes 0 the loaded one, when a router that sees the
+    caches sends A again to 0. Told 5 s late it believes both empty and takes the idle 1; guessing,
+    it knows where it sent A."""
+    requests = [(9, [0, 1, 2]), (4, [7]), (4, [5]), (9, [0, 1, 2])]
+    prompts = at(requests, [0.0, 0.5, 1.0, 1.001])
 
     def replicas(lag: float | None) -> list[int]:
         clock = replace(CLOCK, summary_lag_seconds=lag)
         found = serve_timed(prompts, FULL, fleet("scored", 2, clock=clock))
         return [int(replica) for replica in found.replica]
 
-    assert replicas(0.0) == [0, 0, 0]
-    assert replicas(None) == [0, 0, 0]
-    assert replicas(5.0) == [0, 0, 1]
+    assert replicas(0.0) == [0, 1, 0, 0]
+    assert replicas(None) == [0, 1, 0, 0]
+    assert replicas(5.0) == [0, 1, 0, 1]
 
 
 def test_a_guess_does_not_know_of_evictions() -> None:
-    """Two blocks fit. A is pushed out by B; a router that is told sends A to the other replica
-    when 0 has work, one that guesses still sends it to 0."""
-    prompts = at([(5, [0]), (8, [3, 4]), (4, [9]), (5, [0])], [0.0, 1.0, 2.0, 2.001])
+    """Two blocks fit. B pushes A out of replica 0; a router that is told sends A to the other one
+    while 0 has work, one that guesses still sends it to 0."""
+    requests = [(5, [0]), (4, [7]), (8, [3, 4]), (4, [8]), (2, [9]), (5, [0])]
+    prompts = at(requests, [0.0, 0.5, 1.0, 1.5, 2.0, 2.001])
 
     def last(lag: float | None) -> tuple[int, int]:
         clock = replace(CLOCK, summary_lag_seconds=lag)
         found = serve_timed(prompts, PARTIAL, fleet("scored", 2, 2, clock=clock))
-        return int(found.replica[3]), int(found.cached_tokens[3])
+        assert found.replica[:5].tolist() == [0, 1, 0, 1, 0]
+        return int(found.replica[5]), int(found.cached_tokens[5])
 
     assert last(0.0) == (1, 0)
     assert last(None) == (0, 0)
@@ -234,6 +237,31 @@ def test_a_reset_while_a_request_runs_forgets_what_it_holds() -> None:
     assert cached(served) == [0, 0]
 
 
+def test_a_reset_of_any_replica_with_and_without_a_tier() -> None:
+    """Replica 1 forgets; 0 does not. A tier of its own goes with it, a shared one stays."""
+    prompts = at([(8, [0, 1])] * 4, [0.0, 1.0, 10.0, 11.0])
+    own = Tier(name="host", capacity_blocks=9, tokens_per_second=1e4, writes_through=True)
+    found = []
+    for tier in (None, own, replace(own, is_shared=True)):
+        wanted = fleet(replicas=2, tier=tier, resets=Moments.of([(1, 5.0)]))
+        found.append(cached(serve_timed(prompts, PARTIAL, wanted)))
+    assert found == [[0, 0, 8, 0], [0, 0, 8, 0], [0, 8, 8, 8]]
+
+
+def test_what_expired_once_can_be_found_again_when_it_is_computed_anew() -> None:
+    prompts = at([(8, [0, 1])] * 4, [0.0, 20.0, 21.0, 22.0])
+    served = serve_timed(prompts, PARTIAL, fleet(capacity=5, lifetime_seconds=10.0))
+    assert cached(served) == [0, 0, 8, 8]
+
+
+def test_an_idle_fleet_is_not_piled_onto_its_first_replica() -> None:
+    """Four requests, each alone: every one finds all replicas without load."""
+    prompts = at([(4, [block]) for block in range(4)], [0.0, 10.0, 20.0, 30.0])
+    for router in ("least-loaded", "scored", "longest-prefix"):
+        served = serve_timed(prompts, FULL, fleet(router, 4))
+        assert sorted(served.replica.tolist()) == [0, 1, 2, 3]
+
+
 def test_at_most_so_many_run_at_once() -> None:
     """One at a time: the second waits for the answer of the first, 9 tokens after its first."""
     clock = replace(CLOCK, decode_seconds_per_token=0.1, most_running=1)
@@ -261,5 +289,8 @@ def test_wrong_settings_are_refused() -> None:
             Clock(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 1"):
         fleet(capacity=0)
+    tier = Tier(name="host", capacity_blocks=1, tokens_per_second=1.0)
+    with pytest.raises(ValueError, match="not modelled together"):
+        fleet(tier=tier, lifetime_seconds=1.0)
     with pytest.raises(ValueError, match="speed"):
         Tier(name="disk", capacity_blocks=1, tokens_per_second=0.0)
