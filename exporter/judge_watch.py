@@ -5,8 +5,6 @@ import threading
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 
-import duckdb
-
 
 class JudgeWatch(ABC):
     """Runs until stopped. A kind of judgement says what one is, and when the next is due."""
@@ -52,7 +50,7 @@ class JudgeWatch(ABC):
             try:
                 self.judge_once()
                 self._judged_at = datetime.now(UTC)
-            except duckdb.Error:
+            except Exception:
                 self.failed()
                 logging.getLogger(type(self).__module__).exception(
                     "%s could not be judged; trying again", self._thread.name

@@ -5,8 +5,6 @@ import threading
 import time
 from datetime import UTC, datetime
 
-import duckdb
-
 from exporter.prices import ModelPrices
 from exporter.store.retention import run_maintenance
 from exporter.store.store import Store
@@ -50,7 +48,7 @@ class Housekeeping:
         while not self._stopped.wait(TICK_SECONDS):
             try:
                 self._keep_order()
-            except duckdb.Error:
+            except Exception:  # noqa: BLE001 - whatever it was, rows must go on being folded
                 _log.exception("the store could not be kept in order; trying again")
 
     def _keep_order(self) -> None:

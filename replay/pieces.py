@@ -86,7 +86,7 @@ def _cuts(packed: bytes, cutting: _Cutting) -> list[int]:
     windows = np.zeros(len(scattered), np.uint64)
     for back in range(cutting.window):
         # Each place in the window counts differently, so that order matters.
-        windows[back:] += scattered[: len(scattered) - back] * np.uint64(2 * back + 3)
+        windows[back:] += scattered[: max(len(scattered) - back, 0)] * np.uint64(2 * back + 3)
     ends: list[int] = (np.flatnonzero(_peaks(mixed(windows), cutting.reach)) + 1).tolist()
     if not ends or ends[-1] != len(units):
         ends.append(len(units))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.causes import attribute
-from replay.pieces import pieces_of
+from replay.pieces import pieces_of, text_pieces
 from replay.rules import RULES
 from replay.traffic import Chains, Traffic
 from tests.unit_causes.captured import BLOCK_TOKENS, Row, rows_of, traffic_of
@@ -29,6 +29,16 @@ def test_pieces_cover_a_prompt_and_come_again_behind_anything(
     again = set(found.names[second].tolist())
     lost = [name for name in found.names[first].tolist() if name not in again]
     assert len(lost) <= 4
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_texts_of_any_length_have_pieces(text: str) -> None:
+    """The shortest are shorter than the window that cuts are looked for in."""
+    data = text.encode("utf-8", "surrogatepass")
+    names, lengths = text_pieces(data)
+    assert len(names) == len(lengths)
+    assert sum(lengths) == len(data)
 
 
 def test_a_shift_by_one_token_hides_blocks_and_not_pieces() -> None:

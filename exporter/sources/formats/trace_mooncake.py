@@ -3,9 +3,9 @@
 Who publishes them: Mooncake (FAST'25) and everyone who writes its format (AIPerf, Dynamo).
 Milliseconds from the start, prompt length, and one id per block, usually of 512 tokens: the last
 block may be partial, so there are ceil(length / 512) ids. Equal ids mean an equal prefix, across
-the whole file. Cached tokens are not told. The file does not carry its block size: it is 512 where the
-first rows fit that, else the only power of two they fit. A row whose ids do not fit its length is
-flagged and has no chain, as nobody knows what its ids stand for.
+the whole file. Cached tokens are not told. The file does not carry its block size: it is 512 where
+the first rows fit that, else the only power of two they fit. A row whose ids do not fit its length
+is flagged and has no chain, as nobody knows what its ids stand for.
 
 In rows with a `session_id` the first has a `timestamp`; later ones have a `delay` behind the
 answer before and state only what is new, in length and in ids. They are added up here. A row
