@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replay.known_blocks import numbered
 from replay.rules import CacheRule
 from replay.traffic import Flags, Numbers, Seconds, Small, ranges, starts_of
 
@@ -48,6 +49,25 @@ class Prompts:
         """What of each prompt could be found at best."""
         best = rule.of_blocks(self.block_tokens).ceiling_tokens(self.prompt_tokens)
         return np.minimum(best, self.stored_blocks(rule) * self.block_tokens)
+
+    def of_blocks(self, block_tokens: int) -> "Prompts":
+        """The same by larger blocks, of which each is named by the last of those in it.
+
+        ValueError where they are no multiple of these.
+        """
+        step, rest = divmod(block_tokens, self.block_tokens)
+        if rest or not step:
+            raise ValueError(f"{block_tokens} is no multiple of {self.block_tokens} tokens")
+        lengths = np.diff(self.starts)
+        place = ranges(np.zeros(len(lengths), np.int64), lengths)
+        return Prompts(
+            arrived=self.arrived,
+            prompt_tokens=self.prompt_tokens,
+            output_tokens=self.output_tokens,
+            blocks=numbered(self.blocks[place % step == step - 1].astype(np.uint64))[0],
+            starts=starts_of(lengths // step),
+            block_tokens=block_tokens,
+        )
 
     def picked(self, which: Flags) -> "Prompts":
         """Some of them, in their order, by the same numbers of blocks."""

@@ -1,5 +1,7 @@
 """Arms side by side, and the hit ratio of every capacity."""
 
+from math import log10
+
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -35,8 +37,9 @@ def arms(rows: Rows) -> go.Figure:
     figure.update_xaxes(tickformat=".0%", rangemode="tozero", row=1, col=1)
     figure.update_xaxes(rangemode="tozero", row=1, col=2)
     figure.update_yaxes(autorange="reversed")
-    figure.update_layout(hovermode="closest", legend={"x": 1, "xanchor": "right"},
-                         margin={"t": 46})  # fmt: skip
+    # Beneath, where a narrow screen has no titles that it could lie on.
+    beneath = {"x": 1, "xanchor": "right", "y": -0.12, "yanchor": "top"}
+    figure.update_layout(hovermode="closest", margin={"t": 46}, legend=beneath)
     return figure
 
 
@@ -53,8 +56,10 @@ def capacity_curve(rows: Rows, marked_tokens: float | None) -> go.Figure:
     )
     style(figure, 320)
     if marked_tokens:
-        figure.add_vline(x=marked_tokens, line={"color": BEFORE, "dash": "dot"},
-                         annotation_text="as replayed")  # fmt: skip
+        figure.add_vline(x=marked_tokens, line={"color": BEFORE, "dash": "dot"})
+        # An annotation's place on a logarithmic axis is the exponent.
+        figure.add_annotation(x=log10(marked_tokens), y=1, yref="paper", text="as replayed",
+                              showarrow=False, xanchor="right")  # fmt: skip
     figure.update_xaxes(title="tokens of KV a replica", type="log", tickformat=",.3~s")
     figure.update_yaxes(title="token hit ratio", tickformat=".0%", rangemode="tozero")
     return figure.update_layout(hovermode="closest")

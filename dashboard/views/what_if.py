@@ -9,6 +9,7 @@ import streamlit as st
 from dashboard import page, tables, what_if
 from dashboard.answers import Answers, asked, table
 from dashboard.figures import what_if as figures
+from dashboard.figures.numbers import percent
 from dashboard.figures.rows import Row, number
 from dashboard.figures.safe import code_span
 from dashboard.tables import Column
@@ -72,7 +73,7 @@ def _form(known: what_if.Measured, window: _Window) -> tuple[_Window, tuple[Any,
     """The window and the setting of when the button was pressed: a live window moves on, and what
     was asked is not replayed again every few seconds."""
     with st.form("what-if", border=False):
-        first, second, third, fourth, fifth = st.columns(5)
+        first, second, third, fourth, fifth, sixth = st.columns(6)
         replicas = first.number_input("Replicas", 1, what_if.MOST_REPLICAS, known.replicas)
         capacity = second.number_input("KV tokens a replica", 1, None, known.capacity_tokens,
                                        step=10_000)  # fmt: skip
@@ -80,13 +81,15 @@ def _form(known: what_if.Measured, window: _Window) -> tuple[_Window, tuple[Any,
             "Prefill tokens/s", 1, None, int(known.prefill_tokens_per_second)
         )
         decode = fourth.number_input("Decode ms a token", 0, None, 20)
+        block = sixth.number_input("Block, tokens", 1, None, known.block_tokens)
         gpus = fifth.number_input("GPUs a replica", 1, 64, 1)
         arms = st.multiselect("Arms", _all_arms(), list(_ARMS))
         st.caption("; ".join(known.sources) + "; decode time is assumed.")
         pressed = st.form_submit_button("Replay this window", type="primary")
     if pressed:
         setting = (
-            int(replicas), int(capacity), float(speed), float(decode), int(gpus), tuple(arms),
+            int(replicas), int(capacity), int(block), float(speed), float(decode), int(gpus),
+            tuple(arms),
         )  # fmt: skip
         st.session_state["what-if-asked"] = (window, setting) if arms else None
     asked_for: tuple[_Window, tuple[Any, ...]] | None = st.session_state.get("what-if-asked")
@@ -105,11 +108,13 @@ def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | Non
     from replay.experiment import Setting, experiment  # noqa: PLC0415
     from replay.gain_words import arm_row, gain_words  # noqa: PLC0415
 
-    replicas, capacity_tokens, speed, decode, gpus, arms = setting
-    told = what_if.prompts_of(table("request_chains", dict(window)))
+    replicas, capacity_tokens, block, speed, decode, gpus, arms = setting
+    told = what_if.recorded(table("request_chains", dict(window)))
     if told is None:
         return None
-    prompts, model = told
+    prompts = told.prompts
+    if block > prompts.block_tokens and block % prompts.block_tokens == 0:
+        prompts = prompts.of_blocks(block)
     rule = RULES["full"].of_blocks(prompts.block_tokens)
     clock = Clock(prefill_tokens_per_second=speed, decode_seconds_per_token=decode / 1e3)
     found = experiment(
@@ -125,7 +130,8 @@ def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | Non
         "assumed": found.setting.words(),
         "bound": found.bound_ratio,
         "requests": len(prompts),
-        "model": model,
+        "model": told.model,
+        "observed": told.token_hit_ratio,
         "window": " to ".join(moment[:16] for _, moment in sorted(window)),
         "capacity_tokens": capacity_tokens,
         "curve": [{"capacity_tokens": size * prompts.block_tokens,
@@ -134,6 +140,9 @@ def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | Non
 
 
 def _show(found: Row) -> None:
+    st.markdown(f"As it ran, **{percent(found['observed'])}** of these prompt tokens were cached. "
+                "Below, every arm as the model has it: hold the one that is your router's against "
+                "that first.")  # fmt: skip
     for place, line in enumerate(found["gain"]):
         st.markdown(f"**{line}**" if place < _IN_BOLD else line)
     page.chart(figures.arms(found["rows"]), "what-if-arms", "Arms side by side")
