@@ -68,6 +68,15 @@ class _NotATrace(ValueError):
     pass
 
 
+# Said once, of the first line: of one line among others the line itself is wrong.
+_ANOTHER_LOG = "not a trace of hash ids; make one with `prefixscope export {} --out trace.jsonl`"
+
+
+def _has_hash_ids(line: bytes) -> bool:
+    """Is it meant as a line of a trace, whatever else is wrong with it?"""
+    return b'"hash_ids"' in line
+
+
 @dataclass
 class _Columns:
     """`ends`: how many rows there are once each file is read."""
@@ -84,22 +93,25 @@ class _Columns:
         try:
             with path.open("rb") as file:
                 for number, line in enumerate(open_input(cast("BinaryIO", file)), 1):
-                    self._read_line(line, f"{path}, line {number}")
+                    self._read_line(line, path, number)
         except OSError as error:
             raise PrefixscopeError(f"{path}: {error.strerror or error}") from error
         except DAMAGED as error:
             raise PrefixscopeError(f"{path}: the packed data is damaged: {error}") from error
         self.ends.append((path, len(self.times)))
 
-    def _read_line(self, line: bytes, place: str) -> None:
+    def _read_line(self, line: bytes, path: Path, number: int) -> None:
         if line.isspace():
             return
+        place = f"{path}, line {number}"
         try:
             self._add(_DECODER.decode(line))
         except OverflowError:
             said = "hash_ids must be from 0 to 2^64 - 1, and lengths below 2^63"
             raise PrefixscopeError(f"{place}: {said}") from None
         except (msgspec.DecodeError, _NotATrace) as error:
+            if number == 1 and not _has_hash_ids(line):
+                raise PrefixscopeError(f"{place}: {_ANOTHER_LOG.format(path)}") from None
             raise PrefixscopeError(f"{place}: {error}; correct the line or leave it out") from None
 
     def _add(self, row: _Line) -> None:

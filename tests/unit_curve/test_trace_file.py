@@ -79,6 +79,26 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, line: str, said: str) -> N
     assert said in message
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "TIMESTAMP,ContextTokens,GeneratedTokens",
+        '{"id": "r1", "model": "m", "prompt_tokens": 5}',
+        '{"timestamp": 1, "session_id": "s", "input": "hello"}',
+        "[",
+    ],
+)
+def test_another_log_is_told_apart_from_a_damaged_trace(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(f"{line}\n")
+    assert refusal(path) == (
+        f"{path}, line 1: not a trace of hash ids; make one with `prefixscope export {path} "
+        "--out trace.jsonl`"
+    )
+    path.write_text('{"timestamp": "x", "input_length": 5, "hash_ids": [1]}\n')
+    assert "$.timestamp" in refusal(path), "a trace whose first line is wrong"
+
+
 def test_times_of_another_unit_are_doubted(tmp_path: Path) -> None:
     path = written(tmp_path, row(0, 512, [1]), row(1e18, 512, [1]))
     assert "is the unit of its times another one (--unit)?" in refusal(path)
