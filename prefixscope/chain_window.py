@@ -131,8 +131,9 @@ def _refuse_unexplained(counts: dict[str, int]) -> None:
     if not counts["prompt_requests"]:
         raise PrefixscopeError(
             f"none of {counts['requests']:,} requests tells its prompt tokens, so none can be "
-            "explained: name the log's format with --format (known: prefixscope formats), or use "
-            "a log that has them"
+            "explained: where the log holds the text of prompts, give the model's tokenizer with "
+            "--tokenizer; where another format was taken, name it with --format (known: "
+            "prefixscope formats); else use a log that has them"
         )
     if not counts["chain_requests"]:
         raise PrefixscopeError(f"no row has a chain, so no cause can be told; {_CHAINS_COME}")

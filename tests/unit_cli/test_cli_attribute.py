@@ -198,10 +198,30 @@ def test_a_table_for_people_and_rows_for_programs(cli: Cli, tmp_path: Path) -> N
     assert "never seen before" in shown
     assert "1 requests of 33 prompt tokens tell no cached tokens" in shown
     assert "older than they are" in shown
+    assert "no chain" not in shown
     (found,) = csv.DictReader(io.StringIO(cli("attribute", log, "--output", "csv").out))
     assert (found["prompt_tokens"], found["new_tokens"], found["rounding_tokens"]) == (
         "33", "32", "1",
     )  # fmt: skip
+
+
+def test_rows_without_chains_are_named_beside_those_with(cli: Cli, tmp_path: Path) -> None:
+    """The same two populations as `waterfall` has: 49 prompt tokens with chains, 33 without."""
+    log, bare = tmp_path / "log.jsonl", row(1, [8, 9], cached_tokens=16)
+    bare |= {"block_hashes": None, "content_hashes": None, "ts": "2026-02-20T12:00:00Z"}
+    log.write_bytes(ndjson([bare, row(2, [1, 2, 3], cached_tokens=32)]))
+    shown = " ".join(cli("attribute", log).out.split())
+    assert "1 requests of 33 prompt tokens have no chain" in shown
+    assert "32 cached tokens of requests with a chain were there before the log began" in shown
+    assert "16 of the new tokens came within 7 days of the first row with a chain" in shown
+    found = answer(cli, log)
+    assert (found["chainless_requests"], found["chainless_prompt_tokens"]) == (1, 33)
+    assert (found["warm_before_log_tokens"], found["warming"]) == (32, True)
+    assert cli("ingest", log, "--store", tmp_path / "store").status == 0
+    asked = cli("query", "waterfall", "--store", tmp_path / "store", "--output", "json")
+    (kept,) = json.loads(asked.out)
+    assert (kept["chainless_prompt_tokens"], kept["prompt_tokens"]) == (33, 49)
+    assert (kept["new_tokens"], kept["new_warming_tokens"]) == (16, 16)
 
 
 def test_wrong_words_and_missing_chains_say_what_to_do(cli: Cli, tmp_path: Path) -> None:
@@ -259,7 +279,9 @@ def test_the_reason_why_nothing_is_explained_is_the_true_one(cli: Cli, tmp_path:
         [row(1, [1])], "--since", "2026-03-03"
     )
     bare = row(1, [1, 2]) | {"prompt_tokens": None}
-    assert "none of 1 requests tells its prompt tokens" in refused([bare])
+    untold = refused([bare])
+    assert "none of 1 requests tells its prompt tokens" in untold
+    assert "--tokenizer" in untold
     assert "no row has a chain" in refused([row(1, [1]) | {"block_hashes": None}])
 
 
