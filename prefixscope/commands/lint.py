@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from prefixscope.lint.in_common import have_template_in_common
 from prefixscope.lint.output import as_json, print_comparison, print_report
 from prefixscope.lint.reading import read_prompts
 from prefixscope.lint.tokenizing import encoder
@@ -77,8 +78,8 @@ def lint(
 
     Each finding has its place, the text that changes, and a proof: the token hit ratio of a replay
     as it is and with that place mended. Nothing of the text is kept or sent anywhere.
-    Exit status 3: something breaks reuse, or with --against the new version is worse than the old.
-    0: neither. 1: it failed. 2: wrong usage.
+    Exit status 3: something breaks reuse; with --against: the new version is worse than the old,
+    whatever else is found. 0: not so. 1: it failed. 2: wrong usage.
 
     Example: prefixscope lint requests.jsonl
 
@@ -87,7 +88,7 @@ def lint(
     encode = None if tokenizer is None else encoder(tokenizer)
     log = read_prompts(files)
     if against is None:
-        comparison = None
+        comparison, in_common = None, True
         report = search(log.prompts, block_tokens, capacity_blocks, requests, encode)
         bad = any(finding.frequency != "once" for finding in report.findings)
     else:
@@ -95,11 +96,12 @@ def lint(
         asked = (block_tokens, capacity_blocks, requests, encode)
         comparison = compare(log.prompts, old.prompts, *asked)
         report, bad = comparison.new, comparison.is_worse
+        in_common = have_template_in_common(log.prompts, old.prompts)
     if as_ is Form.JSON:
         print(as_json(report, comparison))
     else:
         console, shows = terminal(), sys.stdout.isatty() if quotes is None else quotes
         print_report(console, report, log, shows)
         if comparison is not None:
-            print_comparison(console, comparison, shows)
+            print_comparison(console, comparison, shows, in_common)
     raise typer.Exit(FOUND_STATUS if bad else 0)

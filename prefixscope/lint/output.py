@@ -222,8 +222,11 @@ def _notes(report: Report, log: PromptLog) -> Iterator[str]:
         yield f"{count:,} rows left out; {log.first_skipped}"
 
 
-def print_comparison(console: Console, comparison: Comparison, quotes: bool) -> None:
-    """The check before a deploy, under the findings of the new log."""
+def print_comparison(
+    console: Console, comparison: Comparison, quotes: bool, in_common: bool = True
+) -> None:
+    """The check before a deploy, under the findings of the new log. `in_common`: does a prompt of
+    the new log belong to one of the old?"""
     report = comparison.new
     console.print()
     console.print("Against the old version", style="bold")
@@ -234,7 +237,10 @@ def print_comparison(console: Console, comparison: Comparison, quotes: bool) -> 
         console.print(Text.assemble(f"  steady token hit ratio  {old:.1%} → ", after))
     cold = scaled(comparison.cold_tokens, report)
     console.print(f"  cold, once per replica  {cold:,} tokens", highlight=False)
-    _print_parting(console, comparison.parting, report, quotes)
+    if in_common:
+        _print_parting(console, comparison.parting, report, quotes)
+    else:
+        console.print("  nothing in common: are these logs of the same template?")
     for finding in comparison.added:
         kind = (finding.kind, "bold yellow")
         console.print(Text.assemble("  new finding             ", kind, f" at {finding.segment}"))

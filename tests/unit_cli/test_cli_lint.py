@@ -110,6 +110,19 @@ def test_against_says_when_the_new_version_is_worse(cli: Cli, tmp_path: Path) ->
     same = cli("lint", new, "--against", new)
     assert same.status == 0
     assert "nowhere" in same.out
+    assert "nothing in common" not in same.out
+
+
+def test_against_a_log_of_other_prompts_says_so(cli: Cli, tmp_path: Path) -> None:
+    """Parting nowhere is what equal versions do, not strangers."""
+    new = written(tmp_path / "new.jsonl", clean())
+    other = " ".join(f"Translate page {n} into French without a comment." for n in range(60))
+    rows = [row(other, f"Page {n}", timestamp=NOON + 60 * n) for n in range(6)]
+    told = cli("lint", new, "--against", written(tmp_path / "other.jsonl", rows)).out
+    assert "nothing in common" in told
+    assert "nowhere" not in told
+    short = written(tmp_path / "short.jsonl", [row("Hi", "you", timestamp=NOON)])
+    assert "nothing in common" not in cli("lint", short, "--against", short).out
 
 
 def test_errors_name_file_line_and_remedy(cli: Cli, tmp_path: Path) -> None:
