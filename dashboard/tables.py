@@ -17,7 +17,7 @@ from dashboard.words import definition
 
 Kind = Literal[
     "name", "text", "moment", "count", "ratio", "bar", "points", "seconds", "rate", "score", "fit",
-    "trend", "gib", "usd",
+    "factor", "trend", "gib", "usd",
 ]
 MOST_ROWS = 500
 _MISSING = "–"
@@ -129,6 +129,7 @@ _FORMATS = {
     "seconds": "%.3f",
     "rate": "localized",
     "score": "%.1f",
+    "factor": "%.2f",
     "fit": "%.2f",
     "gib": "%.2f",
     "usd": "%.2f",
@@ -145,6 +146,7 @@ _TYPES: dict[Kind, pa.DataType] = {
     "seconds": pa.float64(),
     "rate": pa.float64(),
     "score": pa.float64(),
+    "factor": pa.float64(),
     "fit": pa.float64(),
     "gib": pa.float64(),
     "usd": pa.float64(),

@@ -74,9 +74,9 @@ ROUTING = (
     Column("model", "model", "name", "routing_losses"),
     Column("routed_ratio", "routed, of prompt tokens", "bar", "routing_losses"),
     Column("routed_tokens", "tokens", "count", "routing_losses"),
-    Column("imbalance_ratio", "busiest ÷ mean", "score", "routing_losses"),
+    Column("imbalance_ratio", "busiest ÷ mean", "factor", "routing_losses"),
     Column("busiest_replica", "busiest replica", "name", "routing_losses"),
-    Column("copies_ratio", "copies of a block", "score", "routing_losses"),
+    Column("copies_ratio", "copies of a block", "factor", "routing_losses"),
     Column("replicas", "replicas", "count", "routing_losses"),
     Column("prompt_tokens", "prompt tokens", "count", "routing_losses"),
 )

@@ -1,6 +1,6 @@
 """How audits of scopes and of routing are written beside a waterfall."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -111,16 +111,9 @@ def _print_table(
     console: Console, rows: Sequence[tables.Row], names: Sequence[str], title: str
 ) -> None:
     console.print(title if rows else f"{title}: nothing", markup=False, style="bold")
-    columns = [(name.replace("_", " "), name, _written(name)) for name in names]
+    columns = [(name.replace("_", " "), name, tables.formatter(name)) for name in names]
     if rows:
         tables.print_rows(console, columns, rows[:_SHOWN])
-
-
-def _written(name: str) -> Callable[[object], str]:
-    """Copies and imbalance are times, not parts of a whole."""
-    if name in ("imbalance_ratio", "copies_ratio"):
-        return lambda value: f"{value:.2f}x" if isinstance(value, float) else "–"
-    return tables.formatter(name)
 
 
 def _scope_notes(audit: Audit) -> Iterator[str]:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import compress
 
 import pyarrow as pa
 from rich.console import Console
@@ -112,6 +113,13 @@ TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
+# What an empty answer may mean, where "no data" reads as "nothing there".
+_EMPTY = {
+    "isolation": "no data: no audit has found two scopes with a prefix in common, or none has "
+    "looked yet (every hour in an exporter, at the end of ingest --store)"
+}
+
+
 def to_json(table: pa.Table) -> str:
     """A list of flat rows; strict, so a NaN would be an error and not output."""
     return json.dumps(registry.rows(table), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
@@ -166,7 +174,7 @@ def print_table(console: Console, name: str, table: pa.Table, by: str | None) ->
     wanted = TABLE_COLUMNS.get(name, tuple(table.column_names))
     columns = [c for c in dict.fromkeys([by, *wanted]) if c in table.column_names]
     if not rows:
-        console.print("no data")
+        console.print(_EMPTY.get(name, "no data"), soft_wrap=True)
     elif len(rows) == 1 and by is None:
         _print_upright(console, rows[0], columns)
     else:
@@ -179,8 +187,16 @@ def print_table(console: Console, name: str, table: pa.Table, by: str | None) ->
 
 def _print_upright(console: Console, row: Row, columns: Sequence[str]) -> None:
     grid = Table(box=None, show_header=False, pad_edge=False)
+    """Numbers end below each other; text begins beside its name, however long it is."""
+    cells = [Text(formatter(column)(row[column])) for column in columns]
+    numbers = [not isinstance(row[column], str | dict | list) for column in columns]
+    lengths = [cell.cell_len for cell in cells]
+    room = max(compress(lengths, numbers), default=0)
+    grid = Table(box=None, show_header=False, pad_edge=False)
     grid.add_column()
-    grid.add_column(justify="right")
-    for column in columns:
-        grid.add_row(column, Text(formatter(column)(row[column])))
+    grid.add_column()
+    for column, cell, is_number in zip(columns, cells, numbers, strict=True):
+        if is_number:
+            cell.pad_left(room - cell.cell_len)
+        grid.add_row(column, cell)
     console.print(grid)

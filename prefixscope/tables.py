@@ -15,6 +15,8 @@ Column = tuple[str, str, Callable[[object], str]]  # heading, name in the row, h
 _PIPE_WIDTH = 1000
 _TEXT_WIDTH = 40  # longer text wraps; no number is that long
 _COLUMN_GAP = 2
+# Times as much, not parts of a whole: 1.24, not 124%.
+_FACTORS = ("imbalance_ratio", "copies_ratio")
 
 
 def terminal() -> Console:
@@ -82,8 +84,9 @@ def _cell(column: str, value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        # A single request costs less than a cent.
-        digits = 4 if "usd" in column else 3
+        if column.endswith(_FACTORS):
+            return f"{value:,.2f}"
+        digits = 4 if "usd" in column else 3  # a single request costs less than a cent
         return f"{value:.2%}" if "ratio" in column else f"{value:,.{digits}f}"
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from prefixscope import output
+from prefixscope.tables import formatter
 from queries import registry
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
@@ -77,6 +78,30 @@ def test_one_row_stands_upright_and_no_traffic_is_a_dash(cli: Cli, store: Path) 
     facts = dict(line.rsplit(maxsplit=1) for line in done.out.splitlines())
     assert facts["token_hit_ratio"] == "–"
     assert facts["requests"] == "0"
+
+
+def test_upright_text_begins_beside_its_name_and_numbers_end_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A program's width is 1,000: text on its right side would be far away."""
+    advice = "Put the clock at the end. " * 10
+    table = pa.table({"kind": ["clock"], "requests": [7], "lost_tokens": [12345],
+                      "gap_ratio": pa.array([None], pa.float64()), "advice": [advice]})  # fmt: skip
+    output.print_table(Console(width=1000), "layout", table, None)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["kind         clock", "requests          7", "lost_tokens  12,345",
+                     "gap_ratio         –", f"advice       {advice}".rstrip()]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["imbalance_ratio", "copies_ratio"])
+def test_times_as_much_is_a_factor_and_a_part_is_a_percentage(column: str) -> None:
+    assert formatter(column)(1.2365) == "1.24"
+    assert formatter("routed_ratio")(0.2365) == "23.65%"
+
+
+def test_scopes_that_were_not_audited_are_not_said_to_share_nothing(cli: Cli, store: Path) -> None:
+    done = cli("query", "isolation", "--store", store)
+    assert "none has looked yet" in done.out
 
 
 def test_windows_take_iso_times_and_spans(cli: Cli, store: Path) -> None:
