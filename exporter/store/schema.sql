@@ -92,6 +92,12 @@ CREATE TABLE IF NOT EXISTS found_prefixes (
     blocks INTEGER NOT NULL, name VARCHAR NOT NULL, last_seen TIMESTAMP NOT NULL,
     PRIMARY KEY (prefix, hash_key_id, place)
 );
+-- Every name that users gave them. `is_own`: nothing else was ever called so, so that what is summed
+-- under it can follow when it is called otherwise.
+CREATE TABLE IF NOT EXISTS found_names (
+    name VARCHAR NOT NULL, given_name VARCHAR NOT NULL, is_own BOOLEAN NOT NULL,
+    PRIMARY KEY (name, given_name)
+);
 
 -- Before this hour the requests table no longer has rows: only roll-ups speak. One row.
 CREATE TABLE IF NOT EXISTS hot_since (hour TIMESTAMP NOT NULL);
@@ -349,6 +355,8 @@ CREATE TABLE IF NOT EXISTS cause_changes (
 );
 -- Rows that corrected or joined others after these were counted: they are not counted once more.
 CREATE TABLE IF NOT EXISTS cause_corrected (batch BIGINT NOT NULL, position BIGINT NOT NULL);
+-- Up to where causes are being named: rows that take the place of such rows are noted above, too.
+CREATE TABLE IF NOT EXISTS cause_reading (until TIMESTAMP NOT NULL, batch BIGINT NOT NULL);
 -- Missed tokens for Prometheus, of live rows; additive deltas like live_counters.
 CREATE TABLE IF NOT EXISTS live_missed (
     model VARCHAR, route VARCHAR, template VARCHAR, tenant VARCHAR, cause VARCHAR, tokens BIGINT

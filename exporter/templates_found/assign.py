@@ -23,8 +23,6 @@ ANY_UNNAMED = f"coalesce(bool_or({UNNAMED}), false)"
 # SQL: where the names of a row's blocks mean the same; see `found_prefixes`.
 PLACE = "if(hash_scope = 'engine', coalesce(replica, ''), '')"
 
-# Sums kept long, by template.
-_SUMS = ("hour_rollup", "cause_hours")
 # Columns that no sum needs.
 _LARGE = "block_hashes, content_hashes, piece_hashes, piece_lengths"
 _OWN = f"""
@@ -94,20 +92,12 @@ def move(cursor: duckdb.DuckDBPyConnection) -> int:
 
 
 def rename(cursor: duckdb.DuckDBPyConnection, name: str, template: str) -> int:
-    """Gives all rows of the found template `name` another template; returns how many changed."""
+    """Gives all stored rows of the found template `name` another template; returns how many
+    changed. What is summed of other rows: `names.move_sums`."""
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE turned AS SELECT rowid AS stored_row,
             $name AS own_name, $template AS own_template, * EXCLUDE ({_LARGE})
         FROM requests WHERE found_template = $name AND template IS DISTINCT FROM $template""",
         {"name": name, "template": template},
     )
-    moved = move(cursor)
-    if template != name:
-        # What is summed of rows that are no longer there, or of their causes: nobody else is
-        # called so.
-        for table in _SUMS:
-            cursor.execute(
-                f"UPDATE {table} SET template = $template WHERE template = $name",
-                {"name": name, "template": template},
-            )
-    return moved
+    return move(cursor)

@@ -15,6 +15,7 @@ from exporter.store.store import Store
 from exporter.templates_found.assign import NOT_GIVEN, assign_later, assign_stored
 from exporter.templates_found.found import found_in
 from exporter.templates_found.keep import count_seen, keep
+from exporter.templates_found.names import move_sums
 from exporter.templates_found.sample import read_sample
 from replay.prefix_groups import MIN_CALLERS
 
@@ -33,6 +34,8 @@ def find_templates(store: Store) -> int:
 
     Rows on their way in meanwhile get what is known by then, and are looked at the next time.
     """
+    with store.write() as writer:
+        move_sums(writer)  # of minutes that were being sealed while a template was renamed
     cursor = store.cursor()
     after, until = _looked_at(cursor), last_batch(cursor)
     days = _new_days(cursor, after, until)

@@ -10,6 +10,7 @@ from exporter.errors import PrefixscopeError
 from exporter.store.store import Store
 from exporter.templates_found.assign import found_blocks, rename
 from exporter.templates_found.found import PREFIX, FoundTemplate
+from exporter.templates_found.names import move_sums, remember
 
 # At most so many are kept; those go that were not seen for longest and have no given name.
 MOST_KEPT = 500
@@ -104,6 +105,7 @@ def _bound(cursor: duckdb.DuckDBPyConnection) -> None:
             OR (prefix, hash_key_id, place) IN (SELECT (prefix, hash_key_id, place)
                 FROM found_prefixes ORDER BY last_seen DESC, prefix OFFSET {MOST_PREFIXES})"""
     )
+    cursor.execute("DELETE FROM found_names WHERE name NOT IN (SELECT name FROM found_templates)")
 
 
 def count_seen(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -133,13 +135,21 @@ def give_name(store: Store, name: str, given_name: str) -> int:
     if wanted.startswith(PREFIX) and wanted != name:
         raise PrefixscopeError(f"names that begin with {PREFIX} are those found: choose another")
     with store.write() as cursor:
-        known = cursor.execute("SELECT 1 FROM found_templates WHERE name = $name", {"name": name})
-        if not known.fetchall():
+        known = cursor.execute(
+            "SELECT coalesce(given_name, name) FROM found_templates WHERE name = $name",
+            {"name": name},
+        ).fetchall()
+        if not known:
             raise PrefixscopeError(
                 f"no template found is called {name}: prefixscope templates lists them"
             )
+        given = None if wanted == name else wanted
+        if given and known != [(given,)]:
+            remember(cursor, name, given)
         cursor.execute(
             "UPDATE found_templates SET given_name = $given WHERE name = $name",
-            {"name": name, "given": None if wanted == name else wanted},
+            {"name": name, "given": given},
         )
-        return rename(cursor, name, wanted)
+        renamed = rename(cursor, name, wanted)
+        move_sums(cursor)
+        return renamed
