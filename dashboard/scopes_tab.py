@@ -22,7 +22,9 @@ def body(answers: Answers) -> None:
                    "cache that loses nothing.")  # fmt: skip
         tables.show(isolated, ISOLATED, "isolation", alt="Tokens kept apart by scopes")
     else:
-        st.caption("No two scopes have a prefix in common, or no row states a scope.")
+        st.caption("None known: no audit has found two scopes with a prefix in common, or "
+                   "none has looked yet. The exporter looks every hour, `ingest --store` as it ends, and "
+                   "only rows that state a scope and a chain can be told apart.")  # fmt: skip
     public = answers.rows("public_prefixes")
     if public:
         st.markdown("##### Prefixes of many tenants", help=purpose("public_prefixes"))

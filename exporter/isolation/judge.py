@@ -24,6 +24,7 @@ WINDOW = timedelta(days=1)
 # The first time when loads at the start are over.
 FIRST_SECONDS, EVERY_SECONDS = 600.0, 3_600.0
 
+_NEWEST = "SELECT max(ts) FROM requests WHERE len(block_hashes) > 0"
 # From when on the latest rows of a window have no more hashes than are wanted; NULL: none do, or
 # all are of one scope, so that there is nothing to tell.
 _SINCE = """
@@ -70,6 +71,13 @@ def judge_isolation(store: Store, until: datetime, settings: IsolationSettings) 
         if audit is not None:
             _keep(writer, audit, {"window_since": since, "window_until": until})
     return audit
+
+
+def judge_newest_scopes(store: Store, settings: IsolationSettings) -> None:
+    """The same of the last day that has rows with chains; nothing where there are none."""
+    [(newest,)] = store.cursor().execute(_NEWEST).fetchall()
+    if newest is not None:
+        judge_isolation(store, newest + timedelta(seconds=1), settings)
 
 
 def audited(table: pa.Table, resets: tuple[Reset, ...], settings: IsolationSettings) -> Audit:

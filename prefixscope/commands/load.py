@@ -13,6 +13,8 @@ from rich.text import Text
 from dashboard.figures.numbers import percent
 from exporter.causes.sealing import Sealer
 from exporter.errors import PrefixscopeError
+from exporter.isolation.judge import judge_newest_scopes
+from exporter.isolation.settings import IsolationSettings
 from exporter.layout_found.judge import judge_newest
 from exporter.prompts.naming import PromptReader
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
@@ -125,6 +127,8 @@ def _load_with_bar(
                 Sealer(target.store).seal(datetime.now(UTC), wait_for_older=False)
                 bar.add_task("Looking at the layout of prompts", total=None)
                 judge_newest(target.store)
+                bar.add_task("Looking at what scopes keep apart", total=None)
+                judge_newest_scopes(target.store, IsolationSettings())
             return loaded
 
 

@@ -16,6 +16,9 @@ import zstandard
 
 CAPTURES = Path(__file__).parents[3] / "shared" / "captures"
 
+# Of one prompt of 500 tokens: acme sends it first, then three others with salts of their own.
+SALTED = Path(__file__).parents[1] / "unit_isolation" / "llama_two_tenants" / "tap.ndjson"
+
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 
 
@@ -48,6 +51,14 @@ def test_plain_gzip_and_zstd_are_told_by_their_bytes(
     assert (summary["token hit ratio"], summary["coverage"]) == ("70.0 %", "100.0 %")
     assert "(" in summary["format"]
     assert cached(cli, tmp_path / "store") == 1400
+
+
+def test_without_an_exporter_scopes_are_audited_at_the_end(cli: Cli, tmp_path: Path) -> None:
+    """31 whole blocks of 16 of the prompt; however long ago it was sent."""
+    assert cli("ingest", SALTED, "--store", tmp_path / "store").status == 0
+    told = cli("query", "isolation", "--store", tmp_path / "store", "--output", "json")
+    found = {row["tenants"]: row["merged_tokens"] for row in json.loads(told.out)}
+    assert found == dict.fromkeys(("birch", "cedar", "no salt"), 496)
 
 
 def test_standard_input_is_a_dash(

@@ -103,6 +103,7 @@ def test_a_leak_is_the_first_thing_said(exporter: Exporter, open_page: Open) -> 
     app = open_page("why", tab="scopes")
     assert not app.error
     assert "None: all of 544 cached tokens that could be checked" in words(app)
+    assert "none has looked yet" in words(app), "an audit of what scopes keep apart has not run"
     some = {"reused_requests": 1, "reused_at_least_tokens": 96, "reused_at_most_tokens": 111}
     exporter.insert("cross_scope_minutes", **told, **some, checked_cached_tokens=96, found=True)
     st.cache_data.clear()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exporter.isolation.judge import IsolationWatch, judge_isolation
+from exporter.isolation.judge import IsolationWatch, judge_isolation, judge_newest_scopes
 from exporter.isolation.settings import IsolationSettings
 from exporter.store.store import Store
 from tests.log_path import CAPTURES, SMALL, ask, load, needs_captures
@@ -47,6 +47,14 @@ def test_who_shares_with_whom_and_what_is_public(store: Store) -> None:
     # The next audit is told instead: of a day without rows there is nothing to tell.
     judge_isolation(store, UNTIL + timedelta(days=3), IsolationSettings())
     assert ask(store, "isolation") == ask(store, "public_prefixes") == []
+
+
+def test_of_files_without_an_exporter_the_newest_day_is_looked_at(store: Store) -> None:
+    judge_newest_scopes(store, IsolationSettings())
+    assert ask(store, "isolation") == [], "a store without rows has nothing to look at"
+    load(store, recorded())
+    judge_newest_scopes(store, IsolationSettings())
+    assert [row["merged_tokens"] for row in ask(store, "isolation")] == [496] * 3
 
 
 def test_no_more_than_the_latest_rows_are_looked_at(store: Store) -> None:
