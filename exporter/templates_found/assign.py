@@ -57,9 +57,13 @@ def assign_stored(
     return _assign(cursor, condition, {"since": since, "until": until, "blocks": blocks})
 
 
-def assign_later(cursor: duckdb.DuckDBPyConnection, after: int, blocks: list[int]) -> int:
-    """The same for rows after a batch that have none yet: what was found while they came in."""
-    return _assign(cursor, f"batch > $after AND {UNNAMED}", {"after": after, "blocks": blocks})
+def assign_later(
+    cursor: duckdb.DuckDBPyConnection, after: int, until: int, blocks: list[int]
+) -> int:
+    """The same for rows of the batches after one up to another that have none yet: what was found
+    while they came in."""
+    condition = f"batch > $after AND batch <= $until AND {UNNAMED}"
+    return _assign(cursor, condition, {"after": after, "until": until, "blocks": blocks})
 
 
 def _assign(cursor: duckdb.DuckDBPyConnection, condition: str, given: dict[str, object]) -> int:

@@ -12,7 +12,7 @@ import duckdb
 
 from exporter.store.fold import last_batch
 from exporter.store.store import Store
-from exporter.templates_found.assign import NOT_GIVEN, assign_later, assign_stored
+from exporter.templates_found.assign import NOT_GIVEN, UNNAMED, assign_later, assign_stored
 from exporter.templates_found.found import found_in
 from exporter.templates_found.keep import count_seen, keep
 from exporter.templates_found.names import move_sums
@@ -47,8 +47,8 @@ def find_templates(store: Store) -> int:
     else:  # known ones, maybe in a scope where they were not met before
         in_scopes = [day for day, one in zip(days, added, strict=True) if one.prefixes]
         changed = _assign(store, cursor, in_scopes)
+    changed += _assign_later(store, cursor, after)
     with store.write() as writer:
-        changed += assign_later(writer, after, store.found_blocks)
         count_seen(writer)
     store.set_meta(_LOOKED_AT, str(until))
     return changed
@@ -82,6 +82,32 @@ def _assign(store: Store, cursor: duckdb.DuckDBPyConnection, spans: Sequence[Spa
             with store.write() as writer:
                 changed += assign_stored(writer, since, until, store.found_blocks)
     return changed
+
+
+def _assign_later(store: Store, cursor: duckdb.DuckDBPyConnection, after: int) -> int:
+    """Of what came in by now; later rows get what was found on arrival."""
+    changed = 0
+    for first, last in _batches(cursor, after):
+        with store.write() as writer:
+            changed += assign_later(writer, first, last, store.found_blocks)
+    return changed
+
+
+def _batches(cursor: duckdb.DuckDBPyConnection, after: int) -> Iterator[tuple[int, int]]:
+    """Whole batches, as many as have a transaction's rows: after which, and up to which."""
+    batches = cursor.execute(
+        f"""SELECT batch, count(*) FROM requests WHERE batch > $after AND {UNNAMED}
+        GROUP BY batch ORDER BY batch""",
+        {"after": after},
+    ).fetchall()
+    rows, last = 0, after
+    for batch, count in batches:
+        if rows and rows + count > _ROWS_AT_ONCE:
+            yield after, last
+            after, rows = last, 0
+        last, rows = batch, rows + count
+    if rows:
+        yield after, last
 
 
 def _parts(cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime) -> Iterator[Span]:

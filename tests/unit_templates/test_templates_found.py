@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from duckdb import DuckDBPyConnection
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -448,6 +449,29 @@ def test_rows_that_come_while_templates_are_looked_for_get_them_the_next_time(
         cursor.execute("UPDATE hour_rollup SET template = NULL WHERE hour = '2026-11-23 01:00'")
     find_templates(store)
     assert _templates(store) == {_found(store)[0]["name"]: 15}
+    _sums_agree(store)
+
+
+def test_rows_that_came_meanwhile_get_them_a_part_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, count in enumerate((9, 3, 4)):
+        _load(store, _calls(CHECKOUT, count, MONDAY + timedelta(minutes=10 * number)))
+    find_templates(store)
+    with store.write() as cursor:
+        cursor.execute("UPDATE requests SET template = NULL, found_template = NULL")
+        cursor.execute("UPDATE hour_rollup SET template = NULL")
+    parts = []
+    assign = find.assign_later
+
+    def counted(cursor: DuckDBPyConnection, after: int, until: int, blocks: list[int]) -> int:
+        parts.append(assign(cursor, after, until, blocks))
+        return parts[-1]
+
+    monkeypatch.setattr(find, "assign_later", counted)
+    monkeypatch.setattr(find, "_ROWS_AT_ONCE", 12)
+    assert find._assign_later(store, store.cursor(), 0) == 16
+    assert parts == [12, 4], "whole batches"
     _sums_agree(store)
 
 
