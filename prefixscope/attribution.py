@@ -10,17 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporter.causes.rows import CHAINS, Part, is_observed, parts_of, replica_names
+from exporter.causes.rows import CHAINS, Part, is_observed, lengths_of, parts_of, replica_names
 from exporter.errors import PrefixscopeError
+from prefixscope.compared import Compared
 from prefixscope.heard import Heard, Served, beside
 from replay.causes import CAUSES, DETAILS, Causes, attribute
 from replay.columns import Fleet
-from replay.lru import agreement, modelled_cached_tokens, round_robin
+from replay.lru import modelled_cached_tokens, round_robin
 from replay.rules import RULES, BlockSizesDisagree, CacheRule
-from replay.traffic import NOT_REPORTED, Flags, Traffic
+from replay.traffic import Flags, Traffic
 
 DIMENSIONS = ("model", "route", "template", "tenant", "scope", "replica", "hour")
-# What is new may only be older than the log, until that has gone on for so long.
+# What is new may only be older than the log, until its chains have gone on for so long.
 HORIZON = timedelta(days=7)
 # The tokens that were new by then.
 WARMING = "new_warming"
@@ -43,6 +44,7 @@ class Assumed:
 class Sums:
     """Sums over requests whose cached tokens are known: prompt = cached + the sum of causes.
 
+    `chainless_requests`: of these those that a cache could serve and that have no chain of blocks.
     `eligible_prompt_tokens` and `eligible_cached_tokens`: of those that a cache could serve at all.
     """
 
@@ -53,6 +55,8 @@ class Sums:
     eligible_cached_tokens: int = 0
     unreported_requests: int = 0
     unreported_prompt_tokens: int = 0
+    chainless_requests: int = 0
+    chainless_prompt_tokens: int = 0
     warm_before_log_tokens: int = 0
     causes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0))
     details: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*DETAILS, WARMING), 0))
@@ -63,8 +67,8 @@ class Sums:
         whole = self.eligible_prompt_tokens
         return self.eligible_cached_tokens / whole if whole else None
 
-    def add(self, found: Causes, picked: Flags, early: Flags) -> None:
-        """More requests: those of `found` that are picked. `early`: the log was young by then."""
+    def add(self, found: Causes, picked: Flags, rows: "_Rows") -> None:
+        """More requests: those of `found` that are picked, which are of these rows."""
         known, unknown = picked & found.reported, picked & ~found.reported
         prompt, cached = found.prompt_tokens, found.cached_tokens
         eligible = known & ~found.no_cache
@@ -75,37 +79,32 @@ class Sums:
         self.eligible_cached_tokens += int(cached[eligible].sum())
         self.unreported_requests += int(unknown.sum())
         self.unreported_prompt_tokens += int(prompt[unknown].sum())
-        self.warm_before_log_tokens += int(found.warm_before_log_tokens[known].sum())
+        chainless = known & rows.chainless
+        self.chainless_requests += int(chainless.sum())
+        self.chainless_prompt_tokens += int(prompt[chainless].sum())
+        self.warm_before_log_tokens += int(found.warm_before_log_tokens[known & rows.chained].sum())
         for name, tokens in found.totals(known).items():
             sums = self.details if name in DETAILS else self.causes
             sums[name] += tokens
-        self.details[WARMING] += int(found.tokens["new"][known & early].sum())
+        self.details[WARMING] += int(found.tokens["new"][known & rows.early].sum())
 
 
-@dataclass
-class Compared:
-    """A cache that loses blocks for want of memory alone, beside what was observed.
+@dataclass(frozen=True)
+class _Rows:
+    """Of the rows of a part: which have a chain, which have none though a cache could serve them,
+    and which came when its chains had not gone on for the horizon."""
 
-    `by_answers`: of the differing requests, those where generated tokens decide what was left.
-    """
+    chained: Flags
+    chainless: Flags
+    early: Flags
 
-    capacity_blocks: int
-    requests: int = 0
-    differing_requests: int = 0
-    by_answers: int = 0
-    predicted_tokens: int = 0
-    observed_tokens: int = 0
-
-    def add(self, traffic: Traffic, rule: CacheRule, picked: Flags) -> None:
-        """More requests: those of `traffic` that are picked."""
-        found = agreement(traffic, rule, self.capacity_blocks)
-        known = picked & (found.observed_tokens != NOT_REPORTED)
-        differs = picked & found.differs
-        self.requests += int(known.sum())
-        self.differing_requests += int(differs.sum())
-        self.by_answers += int((differs & found.depends_on_answers).sum())
-        self.predicted_tokens += int(found.predicted_tokens[known].sum())
-        self.observed_tokens += int(found.observed_tokens[known].sum())
+    @classmethod
+    def of(cls, own: pa.Table, chained: Flags) -> "_Rows":
+        able = pc.equal(own["ineligible_reason"], "").to_numpy()
+        moments = own["ts"].cast(pa.int64()).to_numpy()
+        first = moments[chained].min() if chained.any() else 0
+        early = moments < first + HORIZON // timedelta(microseconds=1)
+        return cls(chained, ~chained & able, early)
 
 
 class PartAudit(Protocol):
@@ -156,7 +155,7 @@ def waterfall(
     part beside its causes. PrefixscopeError where there are no rows, or block sizes do not go into
     each other.
     """
-    counted, early = _from(table, since), _early(table)
+    counted, chained = _from(table, since), lengths_of(table["block_hashes"]) > 0
     if not counted.any():
         raise PrefixscopeError("there are no requests with a prompt to explain")
     observed, heard = is_observed(table), heard or Heard()
@@ -167,10 +166,11 @@ def waterfall(
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
     for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens, True):
-        picked, young = counted[part.rows] & part.judged, early[part.rows]
+        picked = counted[part.rows] & part.judged
         if not picked.any():
             continue
         own = table.drop_columns(list(CHAINS)).take(part.rows)
+        rows = _Rows.of(own, chained[part.rows])
         served, found = _causes(part, replica_names(own), assumed, observed, heard)
         if part.scale is not None:
             approximate += int((picked & own["text_bytes"].is_valid().to_numpy()).sum())
@@ -180,13 +180,13 @@ def waterfall(
         overruled += int((picked & _overruled(own, part.rule, replicas, heard)).sum())
         unplaced += int((picked & served.unplaced).sum())
         rules.append(part.rule.words())
-        total.add(found, picked, young)
+        total.add(found, picked, rows)
         for audit in audits if part.scale is None else ():
             audit.add(part, (served.traffic, served.fleet, served.names), found, picked)
         if by is not None:
             labels = replicas if by == "replica" else _labels(own, by)
             for value in dict.fromkeys(labels[picked].tolist()):
-                groups.setdefault(value, Sums()).add(found, picked & (labels == value), young)
+                groups.setdefault(value, Sums()).add(found, picked & (labels == value), rows)
     ordered = dict(sorted(groups.items(), key=_in_time if by == "hour" else _largest_first))
     rules = list(dict.fromkeys(rules))
     counts = (overruled, unplaced, approximate)
@@ -289,13 +289,3 @@ def _labels(table: pa.Table, by: str) -> Labels:
 def _moments(table: pa.Table) -> list[datetime]:
     moments: list[datetime] = table["ts"].to_pylist()
     return moments
-
-
-def _early(table: pa.Table) -> Flags:
-    """Rows that came within the horizon's length of the first."""
-    first = pc.min(table["ts"]).as_py()
-    if first is None:
-        return np.zeros(len(table), np.bool_)
-    until = pa.scalar(first + HORIZON, table["ts"].type)
-    early: Flags = pc.less(table["ts"], until).to_numpy()
-    return early

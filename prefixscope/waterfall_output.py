@@ -55,6 +55,8 @@ def _sums(sums: Sums) -> dict[str, object]:
         "token_hit_ratio": sums.token_hit_ratio,
         "unreported_requests": sums.unreported_requests,
         "unreported_prompt_tokens": sums.unreported_prompt_tokens,
+        "chainless_requests": sums.chainless_requests,
+        "chainless_prompt_tokens": sums.chainless_prompt_tokens,
         "warm_before_log_tokens": sums.warm_before_log_tokens,
     }
 
@@ -137,16 +139,15 @@ def _notes(found: Waterfall) -> Iterator[str]:
         yield "Token hit ratio: no data, as no cache could serve any of these requests."
     if found.warming:
         yield (
-            f"{total.details[WARMING]:,} of the new tokens came within 7 days of the first row:"
-            " what is new to those rows may be older than they are."
+            f"{total.details[WARMING]:,} of the new tokens came within 7 days of the first row with"
+            " a chain: what is new to those rows may be older than they are."
         )
     if total.warm_before_log_tokens:
-        yield f"{total.warm_before_log_tokens:,} cached tokens were there before the log began."
-    if total.unreported_requests:
         yield (
-            f"{total.unreported_requests:,} requests of {total.unreported_prompt_tokens:,} prompt "
-            "tokens tell no cached tokens and have no causes."
+            f"{total.warm_before_log_tokens:,} cached tokens of requests with a chain were there"
+            " before the log began."
         )
+    yield from _without_causes(total)
     if found.overruled_requests:
         yield (
             f"{found.overruled_requests:,} requests were judged by another block than their row or"
@@ -169,4 +170,19 @@ def _notes(found: Waterfall) -> Iterator[str]:
             f" {compared.requests:,} requests, and {compared.predicted_tokens:,} cached tokens for"
             f" {compared.observed_tokens:,} observed; {compared.by_answers:,} of the others depend"
             " on generated tokens, which logs do not name."
+        )
+
+
+def _without_causes(total: Sums) -> Iterator[str]:
+    """The requests of which nobody can tell why they missed."""
+    if total.unreported_requests:
+        yield (
+            f"{total.unreported_requests:,} requests of {total.unreported_prompt_tokens:,} prompt "
+            "tokens tell no cached tokens and have no causes."
+        )
+    if total.chainless_requests:
+        yield (
+            f"{total.chainless_requests:,} requests of {total.chainless_prompt_tokens:,} prompt "
+            "tokens have no chain: they are counted here, and nothing tells why they missed "
+            "(the question waterfall leaves them out)."
         )

@@ -71,7 +71,7 @@ def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> It
         known = state.parts.get(name)
         if known is None:
             lifetimes = parts[0].rule.lifetime_seconds is not None
-            begun = _seconds(span.since)
+            begun = _begun(own, span)
             known = PartState(CauseStream.begin(limits_of(settings), begun, lifetimes), begun)
             state.parts[name] = known
         resets = _new_resets(known, span)
@@ -88,6 +88,13 @@ def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> It
             if part.scale is None
         ]
         yield NamedPart(name, named, pa.concat_tables(sums), crossed)
+
+
+def _begun(own: pa.Table, span: RowSpan) -> float:
+    """When a memory begins whose first rows these are: with the minute of the first of them, as
+    rows before it in the span have no chains; late ones begin nothing."""
+    first = own["ts"].cast(pa.int64()).to_numpy().min() / 1e6
+    return max(_seconds(span.since), float(first // 60 * 60))
 
 
 def _settle(unnamed: UnnamedScopes, part: str, own: pa.Table, until: float) -> None:
@@ -124,8 +131,8 @@ def _is_usable(part: Part) -> bool:
 
 
 def _new_resets(part: PartState, span: RowSpan) -> list[Reset]:
-    """Those that the part has not been told yet; not those from before it began."""
-    begun = part.stream.memory.begun_seconds
+    """Those that the part has not been told yet; not those from before the span it began in."""
+    begun = min(part.stream.memory.begun_seconds, _seconds(span.since))
     new = [
         (replica, moment)
         for replica, moment in sorted(span.resets, key=lambda reset: reset[1])

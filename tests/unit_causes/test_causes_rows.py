@@ -88,6 +88,38 @@ def test_a_row_without_a_chain_is_judged_by_its_own_provider() -> None:
     assert total.causes["ineligible"] == 800
 
 
+def test_the_first_row_with_a_chain_begins_what_is_known() -> None:
+    """A log that had rows before it had chains."""
+    day, bare = 86_400.0, {"block_hashes": None, "block_size": None, "prompt_tokens": 100}
+    rows = [
+        row([], 0.0, cached_tokens=64, **bare),
+        row([], 10 * day, cached_tokens=None, **bare),
+        row([], 10 * day, ineligible_reason="caching_off", **bare),
+        row([1, 2, 3], 10 * day, cached_tokens=16, template="t"),
+        row([4, 5], 16.9 * day, template="t"),
+        row([6], 17.1 * day, template="t"),
+    ]
+    found = waterfall(table_of(rows), Assumed(), by="template")
+    total = found.total
+    # Of 48, 32 and 16 tokens the last block is computed anyhow: 16, 16 and 0 are new.
+    assert (total.causes["new"], total.details["new_warming"]) == (32, 32)
+    assert total.warm_before_log_tokens == 16
+    assert (total.chainless_requests, total.chainless_prompt_tokens) == (1, 100)
+    assert (total.unreported_requests, total.causes["ineligible"]) == (1, 100)
+    assert found.groups["t"].chainless_requests == 0
+    late = row([7, 8], 17.1 * day)
+    total = waterfall(table_of([*rows, late]), Assumed()).total
+    assert (total.causes["new"], total.details["new_warming"]) == (48, 32)
+
+
+def test_chains_of_text_before_the_first_of_tokens_tell_nothing_of_them() -> None:
+    text = row([1, 2], 0.0, text_bytes=128, hash_key_id="k")
+    rows = [text, row([3, 4], 8 * 86_400.0, template="t")]
+    later = waterfall(table_of(rows), Assumed(), by="template").groups["t"]
+    # The second of two blocks is computed anyhow.
+    assert (later.causes["new"], later.details["new_warming"]) == (16, 16)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
