@@ -61,6 +61,14 @@ def print_experiment(found: "Experiment", gpus: int) -> None:
         if any(row.get(column[1]) not in (None, 0) for row in rows)
     ]  # fmt: skip
     print_rows(console, shown, rows)
+    refused = max((each.refused_requests for each in found.results), default=0)
+    if refused:
+        whole = refused + max(each.requests for each in found.results)
+        console.print(
+            f"{refused:,} of {whole:,} requests are larger than a replica's memory: refused, and in"
+            " no figure.",
+            style="yellow",
+        )
     if found.bound_ratio is not None:
         console.print(
             f"No cache could do better than {found.bound_ratio:.2%}: one for all replicas that"

@@ -71,7 +71,7 @@ def test_two_equal_arms_differ_by_nothing() -> None:
     assert all((each.change, each.low, each.high) == (0, 0, 0) for each in found.differences)
 
 
-def test_what_warms_the_caches_is_in_no_figure() -> None:
+def test_t102_what_warms_the_caches_is_in_no_figure() -> None:
     prompts = prompts_of([(8, [0, 1]), (8, [0, 1]), (8, [0, 1])], 4)
     for clock in (CLOCK, None):
         wanted = replace(SETTING, replicas=1, clock=clock, warm_up_requests=1)

@@ -1,6 +1,7 @@
 """Fleets with a clock, against a plain simulation of pools and events, and by hand."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.clock import MICROSECOND, Clock, Tier
+from replay.pools import FREE, IDLE, Pools, empty_pools
 from replay.prompts import Prompts
 from replay.routers import ROUTERS, Router
 from replay.rules import RULES
@@ -99,6 +101,45 @@ def test_a_replay_is_repeatable_and_within_its_bounds(
     least = (prompts.prompt_tokens - served.cached_tokens) / 1000
     assert (served.prefill_seconds[~served.refused] >= least[~served.refused] - 1e-6).all()
     assert (unlimited.ttft_seconds >= 0).all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(conversations(), st.sampled_from(ROUTERS), st.integers(1, 3), st.integers(4, 30),
+       st.sampled_from([None, 4]), st.booleans(),
+       st.lists(st.floats(0, 0.5), max_size=3))  # fmt: skip
+def test_t103_no_slot_is_lost_and_none_is_used_twice(
+    requests: Requests,
+    router: str,
+    replicas: int,
+    capacity: int,
+    below: int | None,
+    shared: bool,
+    resets: list[float],
+) -> None:
+    """At the end nothing runs: every slot is free, or idle with a block that is found in it."""
+    made: list[Pools] = []
+
+    def kept(*sizes: int) -> Pools:
+        made.append(empty_pools(*sizes))
+        return made[-1]
+
+    tier = None
+    if below is not None:
+        tier = Tier(name="host", capacity_blocks=below, tokens_per_second=1e4, is_shared=shared)
+    moments = Moments.of([(number % replicas, moment) for number, moment in enumerate(resets)])
+    wanted = fleet(router, replicas, capacity, tier=tier, resets=moments)
+    prompts = at(requests, [0.01 * number for number in range(len(requests))], [3] * len(requests))
+    with patch("replay.timed.empty_pools", kept):
+        serve_timed(prompts, FULL, wanted)
+    (pools,) = made
+    assert (pools.holders == 0).all()
+    slots = pools.block.shape[1]
+    assert (pools.counts[:, FREE] + pools.counts[:, IDLE] == slots).all()
+    for replica in range(replicas):
+        named = np.flatnonzero(pools.block[replica] >= 0)
+        assert len(named) == pools.counts[replica, IDLE] <= capacity
+        assert (pools.slot[pools.block[replica][named], replica] == named).all()
+        assert (pools.slot[:, replica] >= 0).sum() == len(named)
 
 
 def test_t101_blocks_can_be_found_once_their_prefill_ends() -> None:

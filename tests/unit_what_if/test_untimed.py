@@ -12,6 +12,7 @@ from replay.routers import ROUTERS, Router
 from replay.rules import RULES
 from replay.untimed import Served, serve
 from tests.log_path import SHARED
+from tests.unit_curve.test_curve import CAPACITIES, KNOWN
 from tests.unit_what_if.fleets import PlainCache, Requests, conversations, prompts_of
 
 TRACE = SHARED / "traces" / "mooncake-fast25" / "conversation_trace.jsonl.gz"
@@ -85,6 +86,30 @@ def test_t104_the_unlimited_bound_stands_beside_what_fits() -> None:
     assert run(prompts, "round-robin", 1, 10).token_hit_ratio == 0.0
 
 
+def test_t99_a_hit_ends_at_the_first_missing_block() -> None:
+    """2, 3 are there behind another block; of 1, 2, 3 nothing is found."""
+    prompts = prompts_of([(8, [2, 3]), (12, [1, 2, 3])], 4)
+    assert run(prompts, "round-robin", 1, None).cached_tokens.tolist() == [0, 0]
+
+
+def test_t100_every_request_counts_once() -> None:
+    """1,000 tokens of which 400 are found are 1,000 and 400, however many steps computed them."""
+    prompts = prompts_of([(400, list(range(4))), (1000, list(range(10)))], 100)
+    served = run(prompts, "round-robin", 1, None)
+    assert (served.prompt_tokens[1], served.cached_tokens[1]) == (1000, 400)
+    assert served.computed_tokens.tolist() == [400 + 600]
+
+
+@settings(max_examples=60, deadline=None)
+@given(conversations(), st.integers(1, 4), st.integers(1, 20))
+def test_t103_a_finite_cache_never_beats_an_unlimited_one(
+    requests: Requests, replicas: int, capacity: int
+) -> None:
+    prompts = prompts_of(requests, 4)
+    finite = run(prompts, "round-robin", replicas, capacity).cached_tokens
+    assert (finite <= run(prompts, "round-robin", replicas, None).cached_tokens).all()
+
+
 def test_sessions_keep_together_what_prefixes_would_part() -> None:
     requests = [(8, [2 * number, 2 * number + 1]) for number in range(6)]
     sessions = np.array([3, 3, 3, 99, 99, 99], np.uint64)
@@ -120,3 +145,15 @@ def test_the_conversation_trace_on_four_replicas_of_5000_blocks() -> None:
     assert max(spread["sticky"], spread["bounded-load"], spread["scored"]) < 1.2
     full = serve(prompts, FULL, Router(name="round-robin"), 4, 5_000)
     assert round(full.token_hit_ratio or 0, 4) == 0.1260
+    for rule, unlimited in ((PARTIAL, 0.1956), (FULL, 0.1955)):
+        served = serve(prompts, rule, Router(name="round-robin"), 4, None)
+        assert round(served.token_hit_ratio or 0, 4) == unlimited
+
+
+@pytest.mark.skipif(not TRACE.exists(), reason="the public traces are not beside the project")
+@pytest.mark.parametrize("rule", KNOWN)
+def test_one_replica_to_six_digits_as_the_curve_has_it(rule: str) -> None:
+    prompts = read_trace([TRACE]).prompts
+    for capacity, known in zip((None, *CAPACITIES), KNOWN[rule], strict=True):
+        served = serve(prompts, RULES[rule], Router(name="round-robin"), 1, capacity)
+        assert round(served.token_hit_ratio or 0, 6) == known
