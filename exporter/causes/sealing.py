@@ -10,13 +10,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from exporter.blocks.held import HeldCache
+from exporter.causes import corrections, sums
 from exporter.causes import state as states
-from exporter.causes import sums
 from exporter.causes.live import LiveMissed
 from exporter.causes.naming import NamedPart, Reset, RowSpan, named_parts
 from exporter.causes.settings import CauseSettings
@@ -65,10 +66,6 @@ class _Span:
     until: datetime
 
 
-class _RowsReplaced(Exception):
-    """Rows that were read were joined or corrected before they were counted: read them again."""
-
-
 class Sealer:
     """Seals the minutes of one store; one thread at a time. The memory is read from the store
     when it is needed first, and again after a seal that failed."""
@@ -103,9 +100,6 @@ class Sealer:
         with self._sealing:
             try:
                 return self._seal(utc_without_zone(now), wait_for_older, is_stopped)
-            except _RowsReplaced:
-                self._state, self._is_loaded = None, False
-                return 0
             except BaseException:
                 # What is in memory may be ahead of the store.
                 self._state, self._is_loaded = None, False
@@ -141,13 +135,13 @@ class Sealer:
         return sealed
 
     def _seal_span(self, cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> None:
-        newest = _newest_batch(cursor)
-        counted = {
-            "since": state.sealed, "until": span.until, "counted": state.batch, "newest": newest,
-        }  # fmt: skip
         parts: list[NamedPart] = []
-        table = _rows(cursor, counted, self._store.settings.live_window_seconds)
-        state.unnamed.take(cursor, counted, span.until, self._settings.horizon_days)
+        with cursor.cursor() as reader:
+            counted = self._begin_reading(reader, state, span)
+            table = _rows(reader, counted, self._store.settings.live_window_seconds)
+            state.unnamed.take(reader, counted, span.until, self._settings.horizon_days)
+            reader.commit()
+        newest = counted["newest"]
         if len(table):
             resets = _resets(cursor, state, span)
             rows = RowSpan(table, span.since, span.until, resets, self._held(span))
@@ -155,8 +149,6 @@ class Sealer:
         state.sealed, state.batch = span.until, newest
         live, crossed = LiveMissed(self._store.counters), list[dict[EngineKey, int]]()
         with self._store.write() as writer:
-            if _row_count(writer, counted) != len(table):
-                raise _RowsReplaced
             sums.add_chainless(writer, counted)
             for part in parts:
                 sums.add_named(writer, part.rows)
@@ -165,10 +157,23 @@ class Sealer:
                 crossed += [add_crossed(writer, rows) for rows in part.crossed]
             live.persist(writer)
             states.keep(writer, state)
-            writer.execute("DELETE FROM cause_corrected WHERE batch <= $newest", {"newest": newest})
+            corrections.end_reading(writer, newest)
         self._store.counters.apply(live.delta)
         for more in crossed:
             self.crossed.add(more)
+
+    def _begin_reading(
+        self, reader: duckdb.DuckDBPyConnection, state: CauseState, span: _Span
+    ) -> dict[str, Any]:
+        """Which rows are counted now. From here on `reader` sees no other rows, and what takes
+        their place is noted."""
+        with self._store.write() as writer:
+            reader.begin()
+            newest = _newest_batch(reader)
+            corrections.begin_reading(writer, span.until, newest)
+        return {
+            "since": state.sealed, "until": span.until, "counted": state.batch, "newest": newest,
+        }  # fmt: skip
 
     def _held(self, span: _Span) -> tuple[HeldCache, ...]:
         """What caches held, as far as that is still remembered."""
@@ -235,28 +240,14 @@ def _rows(
 ) -> pa.Table:
     """Those of a span that have a chain, and those that came late for theirs."""
     asked = registry.question("request_chains").sql.rstrip().rstrip(";")
-    own = cursor.cursor()
-    own.execute("SET VARIABLE since = NULL::TIMESTAMP")
-    own.execute("SET VARIABLE until = CAST(? AS TIMESTAMP)", [counted["until"]])
-    table = own.sql(
+    cursor.execute("SET VARIABLE since = NULL::TIMESTAMP")
+    cursor.execute("SET VARIABLE until = CAST(? AS TIMESTAMP)", [counted["until"]])
+    return cursor.sql(
         f"""SELECT *, ts >= arrived - to_seconds($live_seconds) AS is_live,
             ts < $since AS is_late
         FROM {sums.SPAN_ROWS.format(f"({asked})")} WHERE len(block_hashes) > 0""",
         params={**counted, "live_seconds": live_seconds},
     ).to_arrow_table()
-    own.close()
-    return table
-
-
-def _row_count(cursor: duckdb.DuckDBPyConnection, counted: dict[str, object]) -> int:
-    """How many rows `_rows` would find now."""
-    [(count,)] = cursor.execute(
-        f"""SELECT count(*) FROM {sums.SPAN_ROWS.format("requests")}
-        WHERE prompt_tokens > 0 AND replica_role IS DISTINCT FROM 'decode'
-            AND len(block_hashes) > 0""",
-        counted,
-    ).fetchall()
-    return int(count)
 
 
 def _resets(cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> tuple[Reset, ...]:

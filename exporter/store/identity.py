@@ -121,10 +121,12 @@ def settle(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> Set
 
 
 def _keep_corrected(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> None:
-    """Copies the stored rows that corrections replace to temp table `superseded`."""
+    """Copies the stored rows that corrections replace to temp table `superseded`; `replaced_by` is
+    the position of the fresh row."""
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE superseded AS
-        SELECT DISTINCT ON (stored_row) r.* FROM {_stored(fresh, facts)} r
+        SELECT DISTINCT ON (stored_row) r.*, b.position AS replaced_by
+        FROM {_stored(fresh, facts)} r
         JOIN {FRESH} b ON {_same_request(fresh.merges)}
         JOIN settled s ON s.position = b.position AND s.verdict = 'corrected'""",
         _span(fresh, facts),

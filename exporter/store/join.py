@@ -46,7 +46,7 @@ def join_fresh(
     """Joins rows of a batch with rows of the other side, stored or in the same batch.
 
     Returns how many pairs were both in the batch, None if no row was joined. Temp table
-    `superseded` then has the stored rows that were replaced.
+    `superseded` then has the stored rows that were replaced, with the position of the fresh row.
     """
     parameters = {"batch": fresh.batch, "window": window_seconds}
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS {_PAIRS}", parameters)
@@ -59,8 +59,13 @@ def join_fresh(
         " (SELECT unnest([gateway, engine]) FROM pairs)"
     )
     cursor.execute(
-        """CREATE OR REPLACE TEMP TABLE superseded AS SELECT rowid AS stored_row, * FROM requests
-        WHERE batch < $batch AND rowid IN (SELECT unnest([gateway, engine]) FROM pairs)""",
+        """CREATE OR REPLACE TEMP TABLE superseded AS
+        WITH halves AS (
+            SELECT gateway AS row, engine AS other FROM pairs
+            UNION ALL SELECT engine, gateway FROM pairs)
+        SELECT r.rowid AS stored_row, r.*, o.position AS replaced_by
+        FROM halves JOIN requests r ON r.rowid = row JOIN requests o ON o.rowid = other
+        WHERE r.batch < $batch AND o.batch = $batch""",
         batch,
     )
     cursor.execute(
@@ -97,8 +102,10 @@ _OTHERWISE = {
     "template": """coalesce(CASE WHEN g.found_template IS NULL THEN g.template END,
         CASE WHEN e.found_template IS NULL THEN e.template END)""",
     "side": "NULL",
-    **{name: f"if(e.block_hashes IS NULL AND g.block_hashes IS NOT NULL, g.{name}, e.{name})"
-       for name in _OF_CHAIN},
+    **{
+        name: f"if(e.block_hashes IS NULL AND g.block_hashes IS NOT NULL, g.{name}, e.{name})"
+        for name in _OF_CHAIN
+    },
     "hash_key_id": """if(e.block_hashes IS NULL AND g.block_hashes IS NOT NULL,
         g.hash_key_id, coalesce(e.hash_key_id, g.hash_key_id))""",
     "arrived": "greatest(g.arrived, e.arrived)",

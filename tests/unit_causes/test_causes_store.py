@@ -349,6 +349,49 @@ def test_a_row_joined_after_its_seal_is_not_counted_once_more(store: Store) -> N
     assert whole(store) == before
 
 
+@pytest.mark.parametrize("side", ["gateway", "engine"])
+def test_a_row_joined_while_it_is_named_is_counted_once_and_stops_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    """A pair in every minute, whose second half always comes in the middle of a seal."""
+    other = {"gateway": "engine", "engine": "gateway"}[side]
+    put(store, [row(0, [9]), row(0.1, [8], request_id="w", side="engine")])
+    sealer = Sealer(store)
+    sealer.seal(at(4))
+    named = sealing.named_parts
+    for minute in range(5, 8):
+        put(store, [row(minute, [minute], request_id=f"call {minute}", side=side)], at(minute))
+
+        def joined_amid(*given: Any, minute: int = minute) -> Any:  # noqa: ANN401 - as it is called
+            found = list(named(*given))
+            half = row(minute, [minute], request_id=f"call {minute}", side=other)
+            put(store, [half], at(minute + 0.5))
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sealing, "named_parts", joined_amid)
+            assert sealer.seal(at(minute + 3)) == 1
+    sealer.seal(at(12))
+    found = whole(store)
+    assert (found["requests"], found["late_requests"]) == (5, 0)
+    assert told(store) == {"new": 80, "rounding": 5}
+
+
+def test_a_late_pair_beside_a_half_that_was_counted_is_late(store: Store) -> None:
+    def half(minute: float, name: str, side: str) -> Row:
+        named = [1] if side == "engine" else []
+        return row(minute, named, request_id=name, side=side, prompt_tokens=17)
+
+    put(store, [half(0, "counted", "engine"), half(0, "gateway", "gateway")])
+    sealer = Sealer(store)
+    sealer.seal(at(9))
+    put(store, [half(0.1, "counted", "gateway"), half(0.2, "pair", "gateway"),
+                half(0.2, "pair", "engine")], at(10))  # fmt: skip
+    sealer.seal(at(20))
+    found = whole(store)
+    assert (found["requests"], found["chainless_requests"], found["late_requests"]) == (1, 1, 1)
+
+
 def exposed(store: Store) -> dict[str, float]:
     """Series of missed tokens, by labels."""
     inputs = Inputs(store.counters.snapshot, dict, tuple, store.path, "0")
