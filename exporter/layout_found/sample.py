@@ -77,7 +77,8 @@ _PICK = """CREATE OR REPLACE TEMP TABLE layout_picked AS
     WITH asked AS (
         SELECT batch, position, session, model, template, prompt_tokens, len(block_hashes) AS blocks
         FROM requests
-        WHERE ts >= $since AND ts < $until AND prompt_tokens > 0 AND len(block_hashes) > 0
+        WHERE ts >= $since AND ts < $until AND prompt_tokens > 0
+            AND len(block_hashes) BETWEEN 1 AND $most_hashes
             AND replica_role IS DISTINCT FROM 'decode'
     ),
     templates AS (

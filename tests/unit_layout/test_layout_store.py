@@ -197,3 +197,15 @@ def test_templates_are_read_together_as_long_as_they_are_few_hashes(
     monkeypatch.setattr(sample, "MOST_HASHES", 34 * 7)
     rows = [len(table) for _, table in sample.samples(store.cursor(), NOON, NEXT_DAY)]
     assert rows == [7, 7, 12]
+
+
+def test_a_prompt_too_long_to_be_looked_at_hides_no_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chains of 34 blocks each, and one of 1,021 among them."""
+    (long,) = requests("support", [text("long", 16 * (30 * 34 + 1))], NOON)
+    short = requests("support", [support(number) for number in range(30)], NOON)
+    put(store, [long, *short])
+    monkeypatch.setattr(sample, "MOST_HASHES", 30 * 34)
+    ((_, table),) = sample.samples(store.cursor(), NOON, NEXT_DAY)
+    assert len(table) == 30
