@@ -51,7 +51,13 @@ _MINUTES = """
     WHERE ts >= $since AND ts < $until AND prompt_tokens > 0
         AND replica_role IS DISTINCT FROM 'decode'
     GROUP BY minute ORDER BY minute"""
-_LATE = """EXISTS (SELECT 1 FROM requests WHERE batch > $counted AND ts < $sealed)"""
+_LATE = """
+    SELECT batch,
+        count(*) FILTER (len(block_hashes) > 0),
+        coalesce(sum(len(block_hashes) + coalesce(len(content_hashes), 0)
+            + coalesce(len(piece_hashes), 0)), 0)::BIGINT
+    FROM requests WHERE batch > $counted AND ts < $sealed
+    GROUP BY batch ORDER BY batch"""
 # Where rows older than the live window still come in, the minutes from there on wait for the rest.
 _COMING = """
     SELECT min(ts) FROM requests
@@ -60,10 +66,12 @@ _COMING = """
 
 @dataclass(frozen=True)
 class _Span:
-    """Minutes that are sealed together, from the first one with rows on."""
+    """Minutes that are sealed together, from the first one with rows on; late rows of batches up to
+    `newest` with them (None: all)."""
 
     since: datetime
     until: datetime
+    newest: int | None = None
 
 
 class Sealer:
@@ -169,7 +177,7 @@ class Sealer:
         their place is noted."""
         with self._store.write() as writer:
             reader.begin()
-            newest = _newest_batch(reader)
+            newest = _newest_batch(reader) if span.newest is None else span.newest
             corrections.begin_reading(writer, span.until, newest)
         return {
             "since": state.sealed, "until": span.until, "counted": state.batch, "newest": newest,
@@ -215,24 +223,30 @@ def _limit(
 def _spans(
     cursor: duckdb.DuckDBPyConnection, state: CauseState, until: datetime
 ) -> Iterator[_Span]:
-    """The minutes that have rows, as many at once as memory is meant for; late rows alone are a
-    span that ends where the last one did."""
-    values = {"counted": state.batch, "sealed": state.sealed}
-    [(late,)] = cursor.execute(f"SELECT {_LATE}", values).fetchall()
-    if until <= state.sealed:
-        if late:
-            yield _Span(state.sealed, state.sealed)
-        return
-    minutes = cursor.execute(_MINUTES, {"since": state.sealed, "until": until}).fetchall()
-    since = minutes[0][0] if minutes else state.sealed
+    """The minutes that have rows, as many at once as memory is meant for. Late rows go with the
+    first; where they are too many, or alone, they are spans that end where the last one did."""
+    late = cursor.execute(_LATE, {"counted": state.batch, "sealed": state.sealed}).fetchall()
     rows = hashes = 0
-    for minute, chains, more in minutes:
-        if rows and (hashes + more > _SPAN_HASHES or rows + chains > _SPAN_ROWS):
+    for place, (_, chains, more) in enumerate(late):
+        if rows and _is_too_much(rows + chains, hashes + more):
+            yield _Span(state.sealed, state.sealed, late[place - 1][0])
+            rows = hashes = 0
+        rows, hashes = rows + chains, hashes + more
+    since = state.sealed
+    minutes = cursor.execute(_MINUTES, {"since": since, "until": until}).fetchall()
+    for place, (minute, chains, more) in enumerate(minutes):
+        if rows and _is_too_much(rows + chains, hashes + more):
             yield _Span(since, minute)
             since, rows, hashes = minute, 0, 0
+        elif not place:
+            since = minute
         rows, hashes = rows + chains, hashes + more
     if minutes or late:
         yield _Span(since, minutes[-1][0] + _MINUTE if minutes else state.sealed)
+
+
+def _is_too_much(rows: int, hashes: int) -> bool:
+    return hashes > _SPAN_HASHES or rows > _SPAN_ROWS
 
 
 def _rows(

@@ -333,6 +333,25 @@ def test_a_long_backlog_is_sealed_in_parts_and_can_be_stopped_between(
     assert told(store) == {"new": 32, "evicted": 128, "rounding": 5}
 
 
+def test_many_late_rows_are_taken_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealing, "_SPAN_ROWS", 2)
+    put(store, [row(0, [9])])
+    sealer = Sealer(store)
+    sealer.seal(at(9))
+    for batch in range(5):
+        put(store, [row(0.1 + batch / 100, [batch])], at(9))
+    put(store, [row(10, [0]), row(10.1, [4])])
+    # Two and two late ones; the fifth is too many beside the two of the minute.
+    sizes, named = list[int](), sealing.named_parts
+    monkeypatch.setattr(
+        sealing, "named_parts", lambda *given: sizes.append(len(given[1].table)) or named(*given)
+    )
+    assert sealer.seal(at(20)) == 4
+    assert sizes == [2, 2, 1, 2]
+    assert whole(store)["late_requests"] == 5
+    assert told(store, since=at(10)) == {"evicted": 32, "rounding": 2}
+
+
 def test_a_row_joined_after_its_seal_is_not_counted_once_more(store: Store) -> None:
     def take(side: str, minute: float, more: Row) -> None:
         given = row(minute, [1, 2]) | {"request_id": "call"} | more
