@@ -203,7 +203,8 @@ def _say_unused(chains: Chains, heard: Heard, replicas: int | None, router: str 
     elif router is not None and replicas is None:
         notes.append("--router plays no part without --replicas")
     if not observed and heard.stays is not None:
-        notes.append("The events play no part: no row tells cached tokens, so a cache is modelled")
+        notes.append("The events play no part but for block sizes: no row tells cached tokens, so "
+                     "a cache is modelled")  # fmt: skip
     if chains.history < HORIZON:
         hours = chains.history / timedelta(hours=1)
         notes.append(f"There is room for {hours:.0f} of the 168 hours before --since: what was "
@@ -258,6 +259,6 @@ def _audits(table: pa.Table, isolation: bool, routing: bool, rules: AuditRules) 
 def _explained(
     chains: Chains, assumed: Assumed, heard: Heard, by: str | None, window: Window, audits: Audits
 ) -> Waterfall:
-    if heard.stays is not None:
+    if heard.stays is not None and is_observed(chains.table):
         _check_events(chains.table, heard)
     return waterfall(chains.table, assumed, heard, by, window.since, audits.asked())

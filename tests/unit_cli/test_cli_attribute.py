@@ -339,6 +339,14 @@ def test_events_of_other_replicas_or_keys_are_refused(cli: Cli, tmp_path: Path) 
     assert (other.status, "tell of main and the rows of pod-7" in other.err) == (1, True)
     assert "folder named as its replica" in other.err
     assert "another key" in cli("attribute", tapped, events).err
+    # Beside rows that tell no cached tokens they play no part, whatever they tell of.
+    prompts = enumerate(([1, 2], [1, 2, 3, 4]))
+    tapped.write_bytes(ndjson([row(turn, each, cached_tokens=None) for turn, each in prompts]))
+    modelled = cli("attribute", tapped, events, "--output", "json")
+    assert "The events play no part" in modelled.err
+    # Of 33 tokens both blocks are new; of 65 they are there, and two more are new.
+    causes = {name: tokens for name, tokens in json.loads(modelled.out)["causes"].items() if tokens}
+    assert (modelled.status, causes) == (0, {"new": 64, "rounding": 2})
     assert "events alone" in cli("attribute", events).err
 
 
