@@ -14,12 +14,18 @@ _COMPARED = tuple(name for name in CAUSES if name not in _NOT_COMPARED)
 def beside_sealed(answers: Answers, window: Window, total: Sums) -> str | None:
     """A line for people; None where nothing of the window is sealed.
 
-    A window counts by whole minutes there. What came late, or is not two minutes old, is in the
-    one and not in the other.
+    A window counts by whole minutes there. What came late is in the one and not in the other, and
+    what is not sealed yet differs from nothing: then no causes are compared.
     """
     (sealed,) = answers.ask("waterfall", window.params()).to_pylist()
     if not sealed["requests"]:
         return None
+    whole = total.prompt_tokens - total.chainless_prompt_tokens
+    if (waiting := whole - sealed["prompt_tokens"] - sealed["late_prompt_tokens"]) > 0:
+        return (
+            f"Minute by minute, two minutes late (missed_tokens), {waiting:,} of these {whole:,} "
+            "prompt tokens are not named yet; with --until before them the rest is compared"
+        )
     more = {
         name: sealed[f"{name}_tokens"] - total.causes[name]
         for name in _COMPARED
@@ -33,5 +39,5 @@ def beside_sealed(answers: Answers, window: Window, total: Sums) -> str | None:
     differences = ", ".join(f"{name} {tokens:+,}" for name, tokens in more.items())
     return (
         f"Minute by minute, two minutes late (missed_tokens), these {named:,} tokens were named "
-        f"otherwise by {differences}{beside}; what is younger is not named yet"
+        f"otherwise by {differences}{beside}"
     )

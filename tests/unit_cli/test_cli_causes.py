@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,17 @@ def test_a_loaded_log_is_named_and_attribute_says_by_how_much_it_differs(
     assert "49 prompt tokens came late" in " ".join(done.err.split())
     # With words of one's own there is nothing to compare with.
     assert "minute by minute" not in cli("attribute", "--store", store, "--rule", "vllm").err
+
+
+def test_what_is_not_named_yet_is_told_and_not_compared(cli: Cli, tmp_path: Path) -> None:
+    log, store = tmp_path / "log", tmp_path / "store"
+    bare = row(9, [7]) | {"block_hashes": None}
+    young = row(12, [1, 2, 3]) | {"ts": datetime.now(UTC).isoformat()}
+    log.write_bytes(ndjson([bare, row(10, [1, 2]), row(11, [1, 2]), young]))
+    assert cli("ingest", log, "--store", store).status == 0
+    said = " ".join(cli("attribute", "--store", store).err.split())
+    # Two prompts of 33 tokens are named, one of 49 is too young; that of 17 has no chain.
+    assert "49 of these 115 prompt tokens are not named yet" in said
+    assert "otherwise" not in said
+    until = cli("attribute", "--store", store, "--until", "2026-03-02T12:12:00Z")
+    assert "The same was named minute by minute" in until.err
