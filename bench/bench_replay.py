@@ -69,8 +69,8 @@ def main() -> int:
     growth = (second / more) / (first / blocks)
     print(f"six arms as a process: {seconds:.2f} s user (bar {CPU_BAR_SECONDS}), of which"
           f" {importing:.2f} s for imports: {seconds / importing:.1f} x those")  # fmt: skip
-    print(f"one arm: {first * 1e3:.0f} ms for {blocks:,} blocks, {second * 1e3:.0f} ms for {more:,}:"
-          f" {growth:.2f} x the cost a block (bar {GROWTH_BAR})")  # fmt: skip
+    print(f"one arm: {first * 1e3:.0f} ms for {blocks:,} blocks, {second * 1e3:.0f} ms for"
+          f" {more:,}: {growth:.2f} x the cost a block (bar {GROWTH_BAR})")  # fmt: skip
     return int(seconds > CPU_BAR_SECONDS or growth > GROWTH_BAR)
 
 

@@ -303,6 +303,8 @@ def _migrate(connection: duckdb.DuckDBPyConnection, directory: Path) -> None:
     digest = hashlib.sha256((duckdb.__version__ + definitions).encode()).hexdigest()
     if found.get("definitions") == digest:
         return
+    if "definitions" in found:
+        _check_tables(connection, directory)
     connection.execute("BEGIN")
     connection.execute(definitions)
     connection.execute(
@@ -310,6 +312,25 @@ def _migrate(connection: duckdb.DuckDBPyConnection, directory: Path) -> None:
         {"version": str(SCHEMA_VERSION), "digest": digest},
     )
     connection.execute("COMMIT")
+
+
+_TABLES = """SELECT table_name, list((column_name, data_type) ORDER BY column_index)
+    FROM duckdb_columns() JOIN duckdb_tables() USING (database_oid, table_oid, table_name)
+    GROUP BY table_name"""
+
+
+def _check_tables(connection: duckdb.DuckDBPyConnection, directory: Path) -> None:
+    """Refuse a file of an unreleased build whose tables are others: it would open, and then take
+    no rows. Releases have a schema version, and migrations between them."""
+    with duckdb.connect(":memory:") as fresh:
+        fresh.execute(_schema_sql())
+        wanted = dict(fresh.execute(_TABLES).fetchall())
+    for name, columns in connection.execute(_TABLES).fetchall():
+        if name in wanted and columns != wanted[name]:
+            raise PrefixscopeError(
+                f"the store {directory} was made by an unreleased build whose table {name} has"
+                " other columns: move it away and load its logs again"
+            )
 
 
 def _schema_sql() -> str:

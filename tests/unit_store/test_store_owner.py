@@ -112,6 +112,17 @@ def test_store_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path) -> N
         assert version.fetchone() == ("999",)
 
 
+def test_store_of_an_unreleased_build_with_other_columns_is_refused_at_once(tmp_path: Path) -> None:
+    """It would open, and then take no rows."""
+    store = Store.open(tmp_path / "store", SMALL)
+    store.set_meta("definitions", "of another build")
+    with store.write() as cursor:
+        cursor.execute("ALTER TABLE rejects DROP COLUMN excerpt")
+    store.close()
+    with pytest.raises(PrefixscopeError, match="table rejects has other columns: move it away"):
+        Store.open(tmp_path / "store", SMALL)
+
+
 def test_definitions_of_another_release_are_replaced_and_rows_stay(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", SMALL)
     load(store, [ROW])
