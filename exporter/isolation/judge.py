@@ -25,15 +25,22 @@ WINDOW = timedelta(days=1)
 FIRST_SECONDS, EVERY_SECONDS = 600.0, 3_600.0
 
 _NEWEST = "SELECT max(ts) FROM requests WHERE len(block_hashes) > 0"
-# From when on the latest rows of a window have no more hashes than are wanted; NULL: none do, or
-# all are of one scope, so that there is nothing to tell.
+# Rows that tell something of scopes. One with more hashes than are wanted of all would hide those
+# before it.
+_TELLING = """len(block_hashes) > 0
+    AND len(block_hashes) + coalesce(len(content_hashes), 0) <= $most_hashes"""
+# From when on the latest of them have no more hashes than are wanted; NULL: there are none, or all
+# are of one scope, so that there is nothing to tell.
 _SINCE = """
-    WITH latest AS (
-        SELECT ts, scope, sum(len(block_hashes) + coalesce(len(content_hashes), 0))
-            OVER (ORDER BY ts DESC ROWS UNBOUNDED PRECEDING) AS hashes
+    WITH asked AS (
+        SELECT ts, scope, len(block_hashes) + coalesce(len(content_hashes), 0) AS hashes
         FROM requests
         WHERE ts >= $since AND ts < $until AND prompt_tokens > 0 AND len(block_hashes) > 0
             AND replica_role IS DISTINCT FROM 'decode'
+    ),
+    latest AS (
+        SELECT ts, scope, sum(hashes) OVER (ORDER BY ts DESC ROWS UNBOUNDED PRECEDING) AS hashes
+        FROM asked WHERE hashes <= $most_hashes
     )
     SELECT CASE WHEN count(DISTINCT coalesce(scope, '')) > 1 THEN min(ts) END
     FROM latest WHERE hashes <= $most_hashes"""
@@ -58,11 +65,13 @@ def judge_isolation(store: Store, until: datetime, settings: IsolationSettings) 
     """Look at the day before `until` (UTC without a zone), as much of its end as the settings
     allow, and keep what was found instead of what was before. None: all rows are of one scope."""
     cursor = store.cursor()
-    bounds = {"since": until - WINDOW, "until": until, "most_hashes": settings.most_hashes}
+    bounds: dict[str, object] = {
+        "since": until - WINDOW, "until": until, "most_hashes": settings.most_hashes,
+    }  # fmt: skip
     [(since,)] = cursor.execute(_SINCE, bounds).fetchall()
     audit = None
     if since is not None:
-        table = registry.run(cursor, "request_chains", {"since": since, "until": until})
+        table = _rows(cursor, since, bounds)
         resets = registry.run(cursor, "block_resets", {"since": since, "until": until})
         audit = audited(table, reset_moments(resets), settings)
     with store.write() as writer:
@@ -78,6 +87,21 @@ def judge_newest_scopes(store: Store, settings: IsolationSettings) -> None:
     [(newest,)] = store.cursor().execute(_NEWEST).fetchall()
     if newest is not None:
         judge_isolation(store, newest + timedelta(seconds=1), settings)
+
+
+def _rows(
+    cursor: duckdb.DuckDBPyConnection, since: datetime, bounds: dict[str, object]
+) -> pa.Table:
+    """Those of `request_chains` that tell something: others are many where few have chains."""
+    asked = registry.question("request_chains").sql.rstrip().rstrip(";")
+    own = cursor.cursor()
+    own.execute("SET VARIABLE since = CAST(? AS TIMESTAMP)", [since])
+    own.execute("SET VARIABLE until = CAST(? AS TIMESTAMP)", [bounds["until"]])
+    table = own.sql(
+        f"FROM ({asked}) WHERE {_TELLING}", params={"most_hashes": bounds["most_hashes"]}
+    ).to_arrow_table()
+    own.close()
+    return table
 
 
 def audited(table: pa.Table, resets: tuple[Reset, ...], settings: IsolationSettings) -> Audit:

@@ -65,6 +65,25 @@ def test_no_more_than_the_latest_rows_are_looked_at(store: Store) -> None:
         assert len(ask(store, "isolation")) == others
 
 
+def test_a_prompt_too_long_to_be_looked_at_hides_no_other(store: Store) -> None:
+    rows = recorded()
+    hashes = sum(len(row["block_hashes"]) + len(row["content_hashes"]) for row in rows)
+    long = {"block_hashes": [*range(1, hashes + 2)], "content_hashes": None}
+    load(store, [*rows, rows[0] | long | {"ts": "2026-03-02T12:30:00Z", "request_id": "long"}])
+    judge_isolation(store, UNTIL, IsolationSettings.model_construct(most_hashes=hashes))
+    assert [row["merged_tokens"] for row in ask(store, "isolation")] == [496] * 3
+
+
+def test_rows_without_chains_are_not_read(store: Store) -> None:
+    rows = recorded()
+    bare = {"block_hashes": None, "content_hashes": None, "tenant": "chainless"}
+    load(store, [*rows, rows[0] | bare | {"ts": "2026-03-02T12:30:00Z", "request_id": "bare"}])
+    audit = judge_isolation(store, UNTIL, IsolationSettings())
+    assert audit is not None
+    assert len(audit.table) == len(rows)
+    assert [row["merged_tokens"] for row in ask(store, "isolation")] == [496] * 3
+
+
 def test_one_scope_has_nothing_to_tell(store: Store) -> None:
     load(store, [row | {"scope": "a" * 16} for row in recorded()])
     assert judge_isolation(store, UNTIL, IsolationSettings()) is None
