@@ -23,8 +23,8 @@ def body(answers: Answers) -> None:
         tables.show(isolated, ISOLATED, "isolation", alt="Tokens kept apart by scopes")
     else:
         st.caption("None known: no audit has found two scopes with a prefix in common, or "
-                   "none has looked yet. The exporter looks every hour, `ingest --store` as it ends, and "
-                   "only rows that state a scope and a chain can be told apart.")  # fmt: skip
+                   "none has looked yet. The exporter looks every hour, `ingest --store` as it "
+                   "ends, and only at rows that state a scope and a chain.")  # fmt: skip
     public = answers.rows("public_prefixes")
     if public:
         st.markdown("##### Prefixes of many tenants", help=purpose("public_prefixes"))

@@ -13,7 +13,7 @@ columns:
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of requests that have causes."}
   routed_tokens: {type: BIGINT, unit: tokens, meaning: "Of them, what another live replica had computed: the cause routed. Much of it would have been evicted on this one too."}
   routed_ratio: {type: DOUBLE, unit: ratio, meaning: "routed_tokens / prompt_tokens: the most that a router could win."}
-  imbalance_ratio: {type: DOUBLE, unit: ratio, meaning: "The most that a replica computed / the mean of all: 1 = all the same. What sends every request to where its prefix is raises it."}
+  imbalance_ratio: {type: DOUBLE, unit: factor, meaning: "The most that a replica computed / the mean of all: 1 = all the same. What sends every request to where its prefix is raises it."}
   busiest_replica: {type: VARCHAR, unit: name, meaning: "The replica that computed most, '' if not given."}
   busiest_computed_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens it computed."}
   copies_ratio: {type: DOUBLE, unit: copies per block, meaning: "Blocks resident on device over all replicas / different ones, at the latest count of KV-cache events; NULL where there are none."}
