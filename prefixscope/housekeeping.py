@@ -59,5 +59,5 @@ class Housekeeping:
             self._prices.update()
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + MAINTENANCE_SECONDS
-            run_maintenance(self._store, datetime.now(UTC))
+            run_maintenance(self._store, datetime.now(UTC), waits_for_seal=True)
             self._prices.renew()

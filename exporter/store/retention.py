@@ -16,6 +16,8 @@ from exporter.store.labels import choose_labels
 from exporter.store.store import Store, earliest
 from queries.times import utc_without_zone
 
+# Whoever seals, and cannot, keeps rows no longer than that.
+_SEALED_WITHIN = timedelta(days=1)
 # Tables whose rows go after `rollup_days`, and the time they go by.
 _AGED = (
     ("minute_rollup", "minute"),
@@ -36,11 +38,11 @@ _TALLIED = (
 )  # fmt: skip
 
 
-def run_maintenance(store: Store, now: datetime) -> None:
+def run_maintenance(store: Store, now: datetime, *, waits_for_seal: bool = False) -> None:
     """Everything a store needs now and then, in order. Right at any time and as often as
-    wanted; meant for every hour or so."""
+    wanted; meant for every hour or so. `waits_for_seal`: see `retain`."""
     compact(store)
-    retain(store, now)
+    retain(store, now, waits_for_seal=waits_for_seal)
     choose_labels(store, now)
 
 
@@ -56,13 +58,17 @@ def compact(store: Store) -> None:
             merge(cursor)
 
 
-def retain(store: Store, now: datetime) -> None:
-    """Forgets what is older than the settings say, and makes its room free for reuse."""
+def retain(store: Store, now: datetime, *, waits_for_seal: bool = False) -> None:
+    """Forgets what is older than the settings say, and makes its room free for reuse.
+
+    `waits_for_seal`: somebody seals minutes of this store; rows that came in within a day stay
+    until the causes of their missed tokens were named.
+    """
     hot = _whole_hour(now - timedelta(days=store.settings.hot_days))
     kept = _whole_hour(now - timedelta(days=store.settings.rollup_days))
     store.fold()
     with store.write() as cursor:
-        _forget_requests(cursor, hot)
+        _forget_requests(cursor, hot, now - _SEALED_WITHIN if waits_for_seal else None)
         _forget_rejects(cursor, hot)
         # Inside the transaction: no row may come in between the two.
         store.earliest = earliest(cursor)
@@ -82,16 +88,21 @@ def _whole_hour(moment: datetime) -> datetime:
     return utc.replace(minute=0, second=0, microsecond=0)
 
 
-def _forget_requests(cursor: duckdb.DuckDBPyConnection, hot: datetime) -> None:
-    """Forgets rows that the roll-ups have; one that was not folded yet goes the next time.
+def _forget_requests(
+    cursor: duckdb.DuckDBPyConnection, hot: datetime, unsealed_since: datetime | None
+) -> None:
+    """Forgets rows that the roll-ups have; one that was not folded yet goes the next time, and one
+    that arrived after `unsealed_since` once it was sealed.
 
     `hot_since` moves only where rows went, and never back: a store that has forgotten nothing
     still takes old rows, because it can tell whether it has them.
     """
     gone = cursor.execute(
         "DELETE FROM requests WHERE ts < $hot"
-        " AND batch <= (SELECT coalesce(max(batch), 0) FROM folded)",
-        {"hot": hot},
+        " AND batch <= (SELECT coalesce(max(batch), 0) FROM folded)"
+        " AND ($unsealed IS NULL OR arrived < $unsealed OR EXISTS (FROM cause_state AS s"
+        " WHERE requests.ts < s.sealed AND requests.batch <= s.batch))",
+        {"hot": hot, "unsealed": unsealed_since and utc_without_zone(unsealed_since)},
     ).fetchone()
     if not gone or not gone[0]:
         return

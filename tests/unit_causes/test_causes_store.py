@@ -454,6 +454,23 @@ def test_counters_take_live_rows_and_survive_restart_and_retention(store_folder:
     store.close()
 
 
+def test_rows_that_are_due_to_be_forgotten_are_sealed_first(store: Store) -> None:
+    """An old log that is loaded while the exporter runs, which forgets before it seals."""
+    later = 60 * 24 * 60
+    put(store, [row(0, [1]), row(1, [1])], at(later))
+    hot_rows = "SELECT count(*) FROM requests"
+    run_maintenance(store, at(later + 1), waits_for_seal=True)
+    assert store.cursor().execute(hot_rows).fetchall() == [(2,)]
+    Sealer(store).seal(at(later + 5))
+    put(store, [row(0.5, [1])], at(later + 6))  # late, and not counted yet
+    run_maintenance(store, at(later + 7), waits_for_seal=True)
+    assert store.cursor().execute(hot_rows).fetchall() == [(1,)]
+    assert told(store) == {"new": 16, "evicted": 16, "rounding": 2}
+    # Nobody sealed it for a day.
+    run_maintenance(store, at(later + 7 + 24 * 60), waits_for_seal=True)
+    assert store.cursor().execute(hot_rows).fetchall() == [(0,)]
+
+
 def test_merging_rows_of_a_key_changes_no_sum(store: Store) -> None:
     put(store, traffic(5, 2))
     sealer = Sealer(store)
