@@ -12,8 +12,8 @@ import requests
 
 from exporter.errors import PrefixscopeError, StoreLocked
 from exporter.prices import ASKED_BY, ModelPrices
+from exporter.store.owner import read_owner
 from exporter.store.store import FILE_NAME, Store
-from prefixscope.owner import read_owner
 from prefixscope.place import Place
 from prefixscope.settings import DEFAULT_STORE, Settings, load_settings
 from queries import registry

@@ -12,13 +12,13 @@ from exporter.errors import PrefixscopeError
 from exporter.geometry import ModelGeometry
 from exporter.sources.discovery import StaticTarget
 from exporter.sources.events.settings import EventSettings
+from exporter.store.owner import read_owner
 from exporter.store.store import Store
 from prefixscope.client import Exporter, OpenStore
 from prefixscope.commands.options import messages
 from prefixscope.demo import DemoFiles, LiveDemo, write_demo
 from prefixscope.demo.scenario import KV_BYTES_PER_TOKEN, MODEL
 from prefixscope.loading import load
-from prefixscope.owner import read_owner
 from prefixscope.serve import listen
 from prefixscope.settings import Settings, server_token
 

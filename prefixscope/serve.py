@@ -42,12 +42,12 @@ from exporter.sources.spend_logs_follow import SpendLogFollower
 from exporter.sources.tail import LogSettings, Tailer
 from exporter.store.blocks import known_streams
 from exporter.store.counters import Snapshot
+from exporter.store.owner import remove_owner, write_owner
 from exporter.store.store import Store
 from exporter.templates_found.watch import TemplateWatch
 from exporter.verdicts import VerdictWatch
 from prefixscope import __version__
 from prefixscope.housekeeping import Housekeeping
-from prefixscope.owner import remove_owner, write_owner
 from prefixscope.scheduled_report import ReportWorker
 from prefixscope.settings import Settings, server_token
 

@@ -23,6 +23,7 @@ from exporter.prompts.naming import PromptReader
 from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
+from exporter.store.owner import read_owner
 from exporter.store.standing import Readings
 from exporter.templates_found.assign import found_blocks
 from queries.views import views_sql
@@ -272,14 +273,26 @@ def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnect
         return duckdb.connect(str(path), config=config)
     except duckdb.IOException as error:
         if "lock" in str(error).lower():
+            holder = _holder(str(error))
             raise StoreLocked(
-                f"the store {path} is in use by another process ({_owner(str(error))}); "
-                "ask that exporter instead (--url http://127.0.0.1:9465) or stop it"
+                f"the store {path} is in use by another process ({holder}); "
+                f"{_remedy(directory, holder)}"
             ) from error
         raise PrefixscopeError(f"cannot open the store {path}: {error}") from error
 
 
-def _owner(message: str) -> str:
+def _remedy(directory: Path, holder: str) -> str:
+    """An owner file that another process left behind names no address of the holder."""
+    owner = read_owner(directory)
+    if owner is None or holder != f"PID {owner.pid}":
+        return (
+            "if it is an exporter, ask it instead (--url with its address, by default "
+            "--url http://127.0.0.1:9465), else wait for it or stop it"
+        )
+    return f"ask that exporter instead (--url {owner.url}) or stop it"
+
+
+def _holder(message: str) -> str:
     """DuckDB names the holder of the lock in its message: '… (PID 123) by user …'."""
     start = message.find("(PID")
     return message[start + 1 : message.find(")", start)] if start >= 0 else "unknown owner"

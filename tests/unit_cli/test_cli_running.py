@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from prefixscope.owner import Owner, read_owner, remove_owner, write_owner
+from exporter.store.owner import Owner, read_owner, remove_owner, write_owner
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from exporter.errors import PrefixscopeError, StoreLocked
+from exporter.store.owner import OWNER_FILE, write_owner
 from exporter.store.store import FILE_NAME, Store, StoreSettings
 from tests.log_path import NOON, SMALL, hit_ratio, load
 
@@ -38,7 +39,14 @@ def test_t69_a_second_process_is_told_who_owns_the_store(store: Store) -> None:
     assert said.startswith("StoreLocked the store ")
     assert str(store.path) in said
     assert f"PID {os.getpid()}" in said
-    assert "--url http://127.0.0.1:9465" in said
+    assert "by default --url http://127.0.0.1:9465" in said
+    write_owner(store.directory, "http://127.0.0.1:9777")
+    assert "ask that exporter instead (--url http://127.0.0.1:9777)" in in_another_process(
+        store.directory
+    )
+    # One that was left behind by another process tells nothing of this one.
+    (store.directory / OWNER_FILE).write_text('{"pid": 1, "url": "http://127.0.0.1:9777"}')
+    assert "9777" not in in_another_process(store.directory)
     load(store, [ROW])
     assert hit_ratio(store)["cached_tokens"] == 5, "the owner is not disturbed"
 
