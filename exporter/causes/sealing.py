@@ -129,16 +129,17 @@ class Sealer:
             if not self._is_loaded:
                 self._state = states.load(cursor, self._settings)
                 self._is_loaded = True
-            if self._state is None:
-                self._state = _begun(cursor)
-            if self._state is None:
+            # Until something is sealed, still older rows may come, and are the first then.
+            state = self._state or _begun(cursor)
+            if state is None:
                 return 0
-            until = _limit(cursor, self._state, now, self._store, wait_for_older)
+            until = _limit(cursor, state, now, self._store, wait_for_older)
             sealed = 0
-            for span in list(_spans(cursor, self._state, until)):
+            for span in list(_spans(cursor, state, until)):
                 if is_stopped():
                     break
-                self._seal_span(cursor, self._state, span)
+                self._seal_span(cursor, state, span)
+                self._state = state
                 sealed += 1
         return sealed
 

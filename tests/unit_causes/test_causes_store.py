@@ -333,6 +333,16 @@ def test_a_long_backlog_is_sealed_in_parts_and_can_be_stopped_between(
     assert told(store) == {"new": 32, "evicted": 128, "rounding": 5}
 
 
+def test_older_rows_are_not_late_before_anything_is_sealed(store: Store) -> None:
+    put(store, [row(600, [1])])
+    sealer = Sealer(store)
+    assert sealer.seal(at(600.6)) == 0
+    put(store, [row(0, [1]), row(1, [2])], at(600.7))
+    sealer.seal(at(620))
+    assert whole(store)["late_requests"] == 0
+    assert told(store) == {"new": 32, "evicted": 16, "rounding": 3}
+
+
 def test_many_late_rows_are_taken_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealing, "_SPAN_ROWS", 2)
     put(store, [row(0, [9])])
