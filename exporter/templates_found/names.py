@@ -10,7 +10,10 @@ import duckdb
 # Sums kept long, by template.
 _SUMS = ("hour_rollup", "cause_hours")
 _OTHERS_CALLED_SO = " OR ".join(
-    f"EXISTS (FROM {table} WHERE template = $given)" for table in ("requests", *_SUMS)
+    [
+        "EXISTS (FROM found_templates WHERE given_name = $given)",
+        *(f"EXISTS (FROM {table} WHERE template = $given)" for table in ("requests", *_SUMS)),
+    ]
 )
 # Labels that rows came with belong to these rows.
 _LEAVE_LABELS = """UPDATE found_names SET is_own = false

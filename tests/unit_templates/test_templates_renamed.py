@@ -99,3 +99,15 @@ def test_what_two_had_under_one_name_stays(store: Store) -> None:
     _sum(store, CHECKOUT, 3)
     find_templates(store)
     assert _sums(store) == [{"checkout": 47, "pay": 3}] * 2
+
+
+def test_a_name_is_shared_before_anything_is_summed_under_it(store: Store) -> None:
+    with store.write() as cursor:
+        cursor.execute("DELETE FROM hour_rollup")
+        cursor.execute("DELETE FROM cause_hours")
+    give_name(store, CHECKOUT, "shop")
+    give_name(store, SEARCH, "shop")
+    _sum(store, "shop", 9)
+    give_name(store, SEARCH, "search")
+    give_name(store, CHECKOUT, "checkout")
+    assert _sums(store) == [{"shop": 9}] * 2
