@@ -16,10 +16,12 @@ from prefixscope.client import OpenStore
 from prefixscope.commands import options
 from prefixscope.commands.load import by_name
 from prefixscope.heard import EventFiles, Heard
-from prefixscope.loading import DEFAULT_SOURCE, load, recorded_events
+from prefixscope.loading import DEFAULT_SOURCE, STDIN, load, recorded_events
 
 # The flag of a row whose ids do not fit its length.
 _MISFIT = "hash_count"
+# Reading more than this takes so long that it is said.
+_LONG_BYTES = 4_000_000
 
 
 @contextmanager
@@ -41,6 +43,8 @@ def rows_of_files(
     with TemporaryDirectory(prefix="prefixscope-") as folder:
         target = OpenStore(Store.open(Path(folder)))
         target.store.prompts = prompts or target.store.prompts
+        if long := [str(file) for file in files if _is_long(file)]:
+            messages.print(f"Reading {', '.join(long)}", style="dim", markup=False)
         try:
             loaded = load(logs, target, source=DEFAULT_SOURCE, log_format=log_format)
             if loaded.failed:
@@ -53,6 +57,13 @@ def rows_of_files(
             yield target, _heard(recordings, target.store, messages.print)
         finally:
             target.store.close()
+
+
+def _is_long(file: Path) -> bool:
+    """How much comes from a pipe nobody knows."""
+    if not file.is_file():
+        return file == STDIN or file.exists()
+    return file.stat().st_size >= _LONG_BYTES
 
 
 def _refuse_misfits(name: str, log: IngestSummary) -> None:

@@ -29,6 +29,8 @@ from replay.public_prefixes import CALLERS
 from replay.rules import RULES
 
 ROUTERS = ("round-robin",)
+# Naming the causes of more rows, or of rows with so many chains, takes so long that it is said.
+_LONG_ROWS, _LONG_BYTES = 20_000, 20_000_000
 
 Files = Annotated[
     list[Path] | None,
@@ -261,4 +263,7 @@ def _explained(
 ) -> Waterfall:
     if heard.stays is not None and is_observed(chains.table):
         _check_events(chains.table, heard)
+    if len(chains.table) >= _LONG_ROWS or chains.table.nbytes >= _LONG_BYTES:
+        naming = f"Naming the causes of {len(chains.table):,} requests"
+        options.messages().print(naming, style="dim")
     return waterfall(chains.table, assumed, heard, by, window.since, audits.asked())

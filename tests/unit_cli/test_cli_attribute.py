@@ -205,6 +205,22 @@ def test_a_table_for_people_and_rows_for_programs(cli: Cli, tmp_path: Path) -> N
     )  # fmt: skip
 
 
+def test_what_takes_long_says_what_it_does(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(ndjson([row(1, [1, 2]), row(2, [1, 2])]))
+    quick = cli("attribute", log, "--output", "json")
+    assert "Reading" not in quick.err
+    assert "Naming" not in quick.err
+    monkeypatch.setattr("prefixscope.file_rows._LONG_BYTES", log.stat().st_size)
+    monkeypatch.setattr("prefixscope.commands.attribute._LONG_ROWS", 2)
+    long = cli("attribute", log, "--output", "json")
+    said = " ".join(long.err.split())
+    assert 0 <= said.index(f"Reading {log}") < said.index("Naming the causes of 2 requests")
+    assert long.out == quick.out
+
+
 def test_rows_without_chains_are_named_beside_those_with(cli: Cli, tmp_path: Path) -> None:
     """The same two populations as `waterfall` has: 49 prompt tokens with chains, 33 without."""
     log, bare = tmp_path / "log.jsonl", row(1, [8, 9], cached_tokens=16)
