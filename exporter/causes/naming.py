@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from exporter.blocks.held import HeldCache
-from exporter.causes.rows import CHAINS, Part, lasting_numbers, parts_of, replica_names
+from exporter.causes.rows import CHAINS, Part, lasting_numbers, parts_of, replica_names, whole_of
 from exporter.causes.settings import CauseSettings
 from exporter.causes.state import CauseState, PartState, limits_of
-from exporter.causes.sums import BESIDE_COLUMNS, CAUSE_COLUMNS, DETAIL_COLUMNS, LEAST
+from exporter.causes.sums import BESIDE_COLUMNS, CAUSE_COLUMNS, DETAIL_COLUMNS, LEAST, SUMS
 from exporter.isolation.crossed import crossed_rows
 from exporter.isolation.unnamed import UnnamedScopes
 from replay.causes import CAUSES, DETAILS, Causes
@@ -48,10 +48,10 @@ class RowSpan:
 @dataclass(frozen=True)
 class NamedPart:
     """What became of the rows of a part. `rows`: as `sums.add_named` takes them; `crossed`: as
-    `crossed.add_crossed` does."""
+    `crossed.add_crossed` does; `named` None: nothing, as their chains do not fit their blocks."""
 
     name: str
-    named: Named
+    named: Named | None
     rows: pa.Table
     crossed: list[pa.Table]
 
@@ -63,9 +63,12 @@ def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> It
     found = parts_of(table, None, None, told, True, state.lasting.block_sizes)
     for parts in _by_traffic(found):
         name = _name(parts[0])
-        if (usable := [part for part in parts if _is_usable(part)]) != parts:
-            _log.warning("%s: some rows state a block size that their chains do not fit", name)
         own = table.drop_columns(list(CHAINS)).take(parts[0].rows)
+        usable = [part for part in parts if _is_usable(part)]
+        if unfit := [part.judged for part in parts if not _is_usable(part)]:
+            _log.warning("%s: some rows state a block size that their chains do not fit", name)
+            rows = own.filter(pa.array(np.logical_or.reduce(unfit)))
+            yield NamedPart(name, None, _unfit_sums(rows), [])
         if not usable:
             continue
         known = state.parts.get(name)
@@ -218,7 +221,8 @@ def _sums(own: pa.Table, part: Part, causes: Causes, named: Named) -> pa.Table:
     details = [*(causes.tokens[name] for name in DETAILS), warming, causes.warm_before_log_tokens]
     for name, tokens in zip(DETAIL_COLUMNS, details, strict=True):
         columns[name] = np.where(explained, tokens, 0)
-    columns |= _beside(causes, late)
+    nothing = np.zeros(len(late), np.bool_)  # none of these rows is without a chain
+    columns |= _beside(causes.prompt_tokens, ~causes.reported, nothing, causes.reported & late)
     columns[LEAST] = np.full(len(late), int(named.remembered_seconds))
     judged = np.flatnonzero(part.judged)
     labels = own.select(list(_LABELS))
@@ -227,17 +231,25 @@ def _sums(own: pa.Table, part: Part, causes: Causes, named: Named) -> pa.Table:
     return labels.take(judged)
 
 
-def _beside(causes: Causes, late: Flags) -> Mapping[str, Numbers]:
-    """What has no causes, and why; none of these rows is without a chain."""
-    nothing = np.zeros(len(late), np.bool_)
+def _unfit_sums(own: pa.Table) -> pa.Table:
+    """Rows whose chains tell nothing of their blocks, as if they had none."""
+    reported = own["cached_tokens"].is_valid().to_numpy()
+    nothing = np.zeros(len(own), np.bool_)
+    beside = _beside(whole_of(own["prompt_tokens"], 0), ~reported, reported, nothing)
+    labels = own.select(list(_LABELS))
+    for name in SUMS:
+        labels = labels.append_column(name, pa.array(beside.get(name, nothing.astype(np.int64))))
+    return labels.append_column(LEAST, pa.nulls(len(own), pa.int64()))
+
+
+def _beside(
+    prompt_tokens: Numbers, unreported: Flags, chainless: Flags, late: Flags
+) -> Mapping[str, Numbers]:
+    """What has no causes, and why."""
     found: dict[str, Numbers] = {}
-    for kind, flags in zip(
-        ("unreported", "chainless", "late"),
-        (~causes.reported, nothing, causes.reported & late),
-        strict=True,
-    ):
+    for kind, flags in (("unreported", unreported), ("chainless", chainless), ("late", late)):
         found[f"{kind}_requests"] = flags.astype(np.int64)
-        found[f"{kind}_prompt_tokens"] = np.where(flags, causes.prompt_tokens, 0)
+        found[f"{kind}_prompt_tokens"] = np.where(flags, prompt_tokens, 0)
     return {name: found[name] for name in BESIDE_COLUMNS}
 
 

@@ -161,7 +161,8 @@ class Sealer:
             sums.add_chainless(writer, counted)
             for part in parts:
                 sums.add_named(writer, part.rows)
-                states.keep_change(writer, part.name, state, part.named)
+                if part.named is not None:
+                    states.keep_change(writer, part.name, state, part.named)
                 live.add(writer, part.rows)
                 crossed += [add_crossed(writer, rows) for rows in part.crossed]
             live.persist(writer)

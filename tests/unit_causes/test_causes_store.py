@@ -173,6 +173,23 @@ def test_what_has_no_causes_is_told_with_its_reason(store: Store) -> None:
     assert found["unreported_requests"] == 3
 
 
+def test_rows_whose_chains_do_not_fit_their_blocks_count_as_chainless(store: Store) -> None:
+    """A hash of 24 tokens tells nothing of the blocks of 128 by which a provider counts."""
+    hosted: Row = {"provider": "azure", "replica": None, "block_size": 24, "hash_key_id": None}
+    put(store, [
+        row(0, [1, 2], **hosted),
+        row(0.1, [1, 2], **hosted, cached_tokens=None, request_id="unreported"),
+        row(0.2, [1, 2]),
+    ])  # fmt: skip
+    Sealer(store).seal(at(9))
+    found = whole(store)
+    assert (found["requests"], found["chainless_requests"], found["unreported_requests"]) == (
+        1, 1, 1)  # fmt: skip
+    assert (found["chainless_prompt_tokens"], found["unreported_prompt_tokens"]) == (33, 33)
+    assert found["horizon_seconds"] == 0
+    assert told(store) == {"new": 32, "rounding": 1}
+
+
 def test_t94_resets_that_the_store_knows_are_told_from_evictions(store: Store) -> None:
     put(store, [row(0, [1, 2]), row(0.1, [5]), row(2, [1, 2]), row(2.1, [5], "b")])
     insert = """INSERT INTO block_resets BY NAME SELECT ? AS ts, 'kv' AS source, 'a' AS replica,
