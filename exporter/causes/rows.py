@@ -47,6 +47,9 @@ _DEFAULT_RULE = "full"
 # Where a request skips the look-up its blocks are computed and kept like any other's.
 _KEPT = "lookup_skipped"
 _BELOW_MINIMUM = "below_minimum"
+# A request is taken to be over by then, whatever its row says: what is under way is remembered
+# apart from all that has a limit.
+_LONGEST_SECONDS = 3600.0
 # The grain of chunks of text, which stand where blocks of so many tokens usually do.
 OF_TEXT = -HASH_GRAIN_TOKENS
 
@@ -218,10 +221,12 @@ def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule, one_of_many: b
     cached = whole_of(table["cached_tokens"], NOT_REPORTED)
     reported = one_of_many or bool((cached != NOT_REPORTED).any())
     started = table["ts"].cast(pa.int64()).to_numpy() / 1e6
-    looked_up = started + _seconds(table["queue_seconds"], 0.0)
+    latest = started + _LONGEST_SECONDS
+    looked_up = np.minimum(started + _seconds(table["queue_seconds"], 0.0), latest)
     scheduled = pc.equal(table["ttft_point"], "engine_scheduled").fill_null(False).to_numpy()
-    ended = started + _seconds(table["e2e_seconds"])
+    ended = np.minimum(started + _seconds(table["e2e_seconds"]), latest)
     ready = np.where(scheduled, looked_up, started) + _seconds(table["ttft_seconds"])
+    ready = np.minimum(ready, latest)
     ready = np.where(np.isnan(ready), ended, ready)
     reasons = table["ineligible_reason"].to_pylist()
     return Traffic(

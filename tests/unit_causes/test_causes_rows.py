@@ -286,3 +286,12 @@ def test_what_a_cache_of_other_blocks_had_is_known_of_it() -> None:
     assert taken(found.groups["a"].causes) == {"routed": 64, "rounding": 16}
     assert taken(found.groups["b"].causes) == {"new": 64, "evicted": 64, "rounding": 32}
     assert found.total.requests == 3
+
+
+def test_a_request_is_taken_to_be_over_after_an_hour() -> None:
+    """However long its row says it took, its prompt is not under way for ever."""
+    for slow in ({"e2e_seconds": 1e9}, {"ttft_seconds": 1e9}, {"ttft_seconds": float("inf")}):
+        for second, cause in ((3599.0, "concurrent"), (3601.0, "evicted")):
+            rows = [ours([1, 2, 3], **slow), ours([1, 2, 3], second)]
+            found = waterfall(table_of(rows), Assumed()).total
+            assert taken(found.causes) == {"new": 32, cause: 32, "rounding": 32}
