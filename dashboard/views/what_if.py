@@ -31,7 +31,7 @@ _COLUMNS = (
     Column("ttft_p99_seconds", "p99", "seconds", meaning="Queue included."),
     Column("prefill_gpu_seconds", "GPU-seconds of prefill", "count",
            meaning="That all replicas were kept by prefill, times GPUs of each."),
-    Column("imbalance_ratio", "busiest ÷ mean", "score",
+    Column("imbalance_ratio", "busiest ÷ mean", "factor",
            meaning="Computed tokens of the busiest replica / their mean."),
     Column("evicted_blocks", "evicted blocks", "count", meaning="Lost to make room."),
     Column("refused_requests", "refused", "count",
