@@ -127,7 +127,7 @@ class Sealer:
             self._store.fold()
         with self._store.cursor() as cursor:
             if not self._is_loaded:
-                self._state = states.load(cursor, self._settings)
+                self._state = self._loaded(cursor)
                 self._is_loaded = True
             # Until something is sealed, still older rows may come, and are the first then.
             state = self._state or _begun(cursor)
@@ -142,6 +142,13 @@ class Sealer:
                 self._state = state
                 sealed += 1
         return sealed
+
+    def _loaded(self, cursor: duckdb.DuckDBPyConnection) -> CauseState | None:
+        state = states.load(cursor, self._settings)
+        if state is not None and state.is_anew:
+            with self._store.write() as writer:
+                states.begin_anew(writer, state)
+        return state
 
     def _seal_span(self, cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> None:
         parts: list[NamedPart] = []

@@ -1,6 +1,7 @@
 """How far causes were named, kept in the store in the same transaction as the sums."""
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +18,11 @@ from replay.memory import Limits
 from replay.seen import Change
 from replay.streaming import CauseStream, Named
 
+_log = logging.getLogger(__name__)
+
 _JSON = "json"
+# Raised whenever what is kept, or what it means, is another.
+_FORMAT = 1
 
 
 @dataclass
@@ -32,10 +37,12 @@ class PartState:
 
 @dataclass
 class CauseState:
-    """`sealed`: rows before it were counted. `batch`: up to it late ones were, too."""
+    """`sealed`: rows before it were counted. `batch`: up to it late ones were, too. `is_anew`: what
+    is kept in the store cannot be read."""
 
     sealed: datetime
     batch: int
+    is_anew: bool = field(default=False, kw_only=True)
     lasting: Lasting = field(default_factory=Lasting)
     unnamed: UnnamedScopes = field(default_factory=UnnamedScopes)
     parts: dict[str, PartState] = field(default_factory=dict)
@@ -47,18 +54,35 @@ def limits_of(settings: CauseSettings) -> Limits:
 
 
 def load(cursor: duckdb.DuckDBPyConnection, settings: CauseSettings) -> CauseState | None:
-    """As it was at the last seal; None before the first."""
+    """As it was at the last seal; None before the first. Where another version kept it, nothing is
+    remembered but what was sealed: `begin_anew` then."""
     row = cursor.execute("SELECT sealed, batch, state FROM cause_state").fetchone()
     if row is None:
         return None
     arrays = unpacked(row[2])
     told = json.loads(arrays.pop(_JSON).tobytes())
-    state = CauseState(
-        row[0],
-        row[1],
-        Lasting.from_kept(told["lasting"]),
-        UnnamedScopes.from_kept(told["unnamed"]),
-    )
+    try:
+        if told["format"] == _FORMAT:
+            return _restored(cursor, settings, CauseState(row[0], row[1]), told, arrays)
+    except KeyError as missing:
+        _log.debug("of what was known of causes %s is missing", missing)
+    _log.warning(
+        "what was seen before %s was kept by another version and cannot be read: from there on"
+        " causes are named anew, and for a while more tokens count as new", row[0]
+    )  # fmt: skip
+    return CauseState(row[0], row[1], is_anew=True)
+
+
+def _restored(
+    cursor: duckdb.DuckDBPyConnection,
+    settings: CauseSettings,
+    state: CauseState,
+    told: dict[str, Any],
+    arrays: dict[str, Any],
+) -> CauseState:
+    """With all that was kept of it. Raises KeyError where something is not there."""
+    state.lasting = Lasting.from_kept(told["lasting"])
+    state.unnamed = UnnamedScopes.from_kept(told["unnamed"])
     for name, part in told["parts"].items():
         own = {
             key.removeprefix(f"{name}|"): array
@@ -83,6 +107,13 @@ def _changes(cursor: duckdb.DuckDBPyConnection, part: str) -> Iterator[tuple[int
     own.close()
 
 
+def begin_anew(cursor: duckdb.DuckDBPyConnection, state: CauseState) -> None:
+    """Inside a transaction: forget what cannot be read."""
+    cursor.execute("DELETE FROM cause_changes")
+    state.is_anew = False
+    keep(cursor, state)
+
+
 def keep(cursor: duckdb.DuckDBPyConnection, state: CauseState) -> None:
     """Inside a transaction: all but the changes."""
     parts: dict[str, Any] = {}
@@ -97,9 +128,10 @@ def keep(cursor: duckdb.DuckDBPyConnection, state: CauseState) -> None:
             "lifetimes": lifetimes,
         }
         arrays |= {f"{name}|{key}": array for key, array in own.items()}
-    told = json.dumps(
-        {"lasting": state.lasting.kept(), "unnamed": state.unnamed.kept(), "parts": parts}
-    )
+    told = json.dumps({
+        "format": _FORMAT, "lasting": state.lasting.kept(), "unnamed": state.unnamed.kept(),
+        "parts": parts,
+    })  # fmt: skip
     cursor.execute("DELETE FROM cause_state")
     cursor.execute(
         "INSERT INTO cause_state VALUES ($sealed, $batch, $state)",

@@ -8,9 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from exporter.causes import sealing, state
+from exporter.causes.packed import packed, unpacked
 from exporter.causes.sealing import Sealer
 from exporter.causes.settings import CauseSettings
 from exporter.collector import Collector, Inputs
@@ -335,6 +337,33 @@ def test_a_seal_that_fails_leaves_nothing_behind(
     assert told(store) == {}
     sealer.seal(at(9))
     assert told(store) == {"new": 16, "evicted": 16, "rounding": 2}
+
+
+@pytest.mark.parametrize(
+    "lost", [{"format": 0}, {"format": None}, {"lasting": {}}, {"parts": None}]
+)
+def test_what_another_version_kept_is_begun_anew(
+    store: Store, caplog: pytest.LogCaptureFixture, lost: dict[str, object]
+) -> None:
+    put(store, [row(0, [1, 2])])
+    Sealer(store).seal(at(5))
+    cursor = store.cursor()
+    [(kept,)] = cursor.execute("SELECT state FROM cause_state").fetchall()
+    arrays = unpacked(kept)
+    told_json = json.loads(arrays["json"].tobytes()) | lost
+    told_json = {name: value for name, value in told_json.items() if value is not None}
+    arrays["json"] = np.frombuffer(json.dumps(told_json).encode(), np.uint8)
+    cursor.execute("UPDATE cause_state SET state = ?", [packed(arrays)])
+    put(store, [row(6, [1, 2]), row(7, [1, 2])])
+    sealer = Sealer(store)
+    sealer.seal(at(9))
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+    assert told(store, since=at(6)) == {"new": 32, "rounding": 1}
+    caplog.clear()
+    Sealer(store).seal(at(10))
+    assert told(store, since=at(6)) == {"new": 32, "evicted": 32, "rounding": 2}
+    assert whole(store)["requests"] == 3
+    assert not caplog.records
 
 
 def test_a_long_backlog_is_sealed_in_parts_and_can_be_stopped_between(
