@@ -1,6 +1,6 @@
 """The causes of missed tokens, from rows of requests to sums that people read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -123,7 +123,9 @@ class Waterfall:
     `rules`: in words, what the caches count by; `compared` None: nothing to compare with.
     `overruled_requests`: judged by another block than their row or its events state;
     `unplaced_requests`: of several ranks nothing tells which served them, so the first is taken;
-    `approximate_requests`: known by chunks of their text, so that their causes are estimates.
+    `approximate_requests`: known by chunks of their text, so that their causes are estimates;
+    `unfit_requests`: left out, as their hashes and the block they are judged by do not go into each
+    other.
     """
 
     total: Sums
@@ -134,11 +136,16 @@ class Waterfall:
     overruled_requests: int
     unplaced_requests: int
     approximate_requests: int
+    unfit_requests: int
 
     @property
     def warming(self) -> bool:
         """May some of what is new only be older than the log?"""
         return self.total.details[WARMING] > 0
+
+
+class _UnfitBlocks(PrefixscopeError):
+    """The hashes of a part do not go into the blocks that it is judged by."""
 
 
 def waterfall(
@@ -152,8 +159,8 @@ def waterfall(
     """Name the causes of the rows of a `request_chains` answer from `since` on (UTC, no zone).
 
     Rows before it are history: what they had is known, and they are in no sum. `audits` see every
-    part beside its causes. PrefixscopeError where there are no rows, or block sizes do not go into
-    each other.
+    part beside its causes. PrefixscopeError where there are no rows, or block sizes of none of them
+    go into each other.
     """
     counted, chained = _from(table, since), lengths_of(table["block_hashes"]) > 0
     if not counted.any():
@@ -163,15 +170,11 @@ def waterfall(
     total, groups = Sums(), dict[str, Sums]()
     rules: list[str] = []
     compared, overruled, unplaced, approximate = None, 0, 0, 0
+    unfit: list[int] = []
     if observed and assumed.capacity_blocks is not None:
         compared = Compared(assumed.capacity_blocks)
-    for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens, True):
-        picked = counted[part.rows] & part.judged
-        if not picked.any():
-            continue
-        own = table.drop_columns(list(CHAINS)).take(part.rows)
+    for part, picked, own, (served, found) in _parts(table, counted, assumed, heard, unfit):
         rows = _Rows.of(own, chained[part.rows])
-        served, found = _causes(part, replica_names(own), assumed, observed, heard)
         if part.scale is not None:
             approximate += int((picked & own["text_bytes"].is_valid().to_numpy()).sum())
         if compared is not None and not part.is_hosted and part.scale is None:
@@ -189,8 +192,32 @@ def waterfall(
                 groups.setdefault(value, Sums()).add(found, picked & (labels == value), rows)
     ordered = dict(sorted(groups.items(), key=_in_time if by == "hour" else _largest_first))
     rules = list(dict.fromkeys(rules))
-    counts = (overruled, unplaced, approximate)
+    counts = (overruled, unplaced, approximate, sum(unfit))
     return Waterfall(total, ordered, rules, not observed, compared, *counts)
+
+
+def _parts(
+    table: pa.Table, counted: Flags, assumed: Assumed, heard: Heard, unfit: list[int]
+) -> Iterator[tuple[Part, Flags, pa.Table, tuple[Served, Causes]]]:
+    """Every part with requests to sum: which, its rows without chains, and why they missed. `unfit`
+    is given the number of requests of each part that is left out; all of them are an error."""
+    refused: list[_UnfitBlocks] = []
+    fitting, observed = 0, is_observed(table)
+    for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens, True):
+        picked = counted[part.rows] & part.judged
+        if not picked.any():
+            continue
+        own = table.drop_columns(list(CHAINS)).take(part.rows)
+        try:
+            told = _causes(part, replica_names(own), assumed, observed, heard)
+        except _UnfitBlocks as error:
+            refused.append(error)
+            unfit.append(int(picked.sum()))
+            continue
+        fitting += 1
+        yield part, picked, own, told
+    if refused and not fitting:
+        raise refused[0]
 
 
 def _in_time(group: tuple[str, Sums]) -> str:
@@ -226,7 +253,7 @@ def _causes(
             scale = scale.with_cached_units(served.traffic.cached_tokens, part.rule)
         return served, scale.to_tokens(found, part.rule)
     except BlockSizesDisagree as error:
-        raise PrefixscopeError(f"{error}; {_block_remedy(part.rule, assumed)}") from error
+        raise _UnfitBlocks(f"{error}; {_block_remedy(part.rule, assumed)}") from error
 
 
 def _modelled(part: Part, names: list[str], assumed: Assumed) -> Served:

@@ -37,6 +37,7 @@ def as_json(found: Waterfall, by: str | None) -> dict[str, object]:
     facts["overruled_requests"] = found.overruled_requests
     facts["unplaced_requests"] = found.unplaced_requests
     facts["approximate_requests"] = found.approximate_requests
+    facts["unfit_requests"] = found.unfit_requests
     if found.compared is not None:
         facts["model"] = vars(found.compared)
     if by is not None:
@@ -157,6 +158,11 @@ def _notes(found: Waterfall) -> Iterator[str]:
         yield (
             f"Neither rows nor events tell which replica served {found.unplaced_requests:,}"
             " requests: they are taken for the first."
+        )
+    if found.unfit_requests:
+        yield (
+            f"{found.unfit_requests:,} requests are left out: their hashes and the block they are"
+            " judged by do not go into each other (--block-tokens or --rule names another)."
         )
     if found.approximate_requests:
         yield (

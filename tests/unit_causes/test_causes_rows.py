@@ -8,6 +8,7 @@ import pytest
 from exporter.errors import PrefixscopeError
 from prefixscope.attribution import Assumed, waterfall
 from prefixscope.heard import Heard
+from prefixscope.waterfall_output import as_json
 from replay.rules import RULES
 from replay.traffic import Moments, Stays
 from tests.unit_causes.told import NOON, ours, row, table_of, taken
@@ -207,6 +208,17 @@ def test_blocks_that_do_not_go_into_each_other_name_the_way_out(
 ) -> None:
     with pytest.raises(PrefixscopeError, match=remedy):
         waterfall(table_of([row(HUNDRED, grain=20)]), assumed)
+
+
+def test_rows_whose_blocks_do_not_fit_are_left_out_beside_others() -> None:
+    """A provider's blocks of 128 tokens, and a hash of 20."""
+    odd = row(HUNDRED, grain=20, provider="azure", replica=None)
+    found = waterfall(table_of([ours([1, 2, 3]), odd, ours([1, 2, 3], 9.0)]), Assumed())
+    assert (found.unfit_requests, found.total.requests, found.total.prompt_tokens) == (1, 2, 96)
+    assert as_json(found, None)["unfit_requests"] == 1
+    assert waterfall(table_of([ours([1, 2, 3])]), Assumed()).unfit_requests == 0
+    with pytest.raises(PrefixscopeError, match="name another with --rule"):
+        waterfall(table_of([odd]), Assumed())
 
 
 def test_rows_that_name_no_replica_get_no_name_from_a_reset() -> None:
