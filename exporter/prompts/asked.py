@@ -85,7 +85,8 @@ def _body(row: Row, paths: tuple[str, ...]) -> Body:
 def _of_request(body: Body) -> Prompt | None:
     messages, prompt = body.get("messages"), body.get("prompt")
     if isinstance(messages, str):
-        messages = _opened(messages) if messages[:1] == "[" else messages
+        # LiteLLM writes `{}` where it was told to keep no prompts.
+        messages = _opened(messages) if messages[:1] in ("[", "{") else messages
     if isinstance(messages, str) and messages:
         prompt, messages = messages, None
     if isinstance(messages, list) and messages:

@@ -105,6 +105,8 @@ def _of_tokens(token_ids: list[int], scope: str, key: str) -> Names:
 
 def _of_text(text: bytes, scope: str, key: str) -> Names:
     contents = text_contents(text, key)
+    if not contents:  # shorter than a chunk: no name of it would be a prefix of anything
+        return {}
     pieces, lengths = text_pieces(text, key)
     return {
         "block_hashes": text_chain(contents, scope, key),
