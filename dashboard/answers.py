@@ -33,17 +33,13 @@ def data_version(now: float | None = None) -> int:
     return int((time.time() if now is None else now) // REFRESH_SECONDS)
 
 
-def asked(
-    name: str, params: Mapping[str, object] | None = None, *, versions: int = 1
-) -> Rows:
+def asked(name: str, params: Mapping[str, object] | None = None, *, versions: int = 1) -> Rows:
     """Rows of a question, as `table` gives it."""
     rows: Rows = table(name, params, versions=versions).to_pylist()
     return rows
 
 
-def table(
-    name: str, params: Mapping[str, object] | None = None, *, versions: int = 1
-) -> pa.Table:
+def table(name: str, params: Mapping[str, object] | None = None, *, versions: int = 1) -> pa.Table:
     """Answer of a question; parameters that are None are left to their default.
 
     An answer that may be older is kept for so many data versions.

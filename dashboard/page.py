@@ -156,6 +156,8 @@ def comparison_words(answers: Answers) -> str:
     if answers.before is None:
         return ""
     length = span(answers.window.length)
-    return f"the same {length} a week before" if answers.filters.compare == "week" else (
-        f"the previous {length}"
+    return (
+        f"the same {length} a week before"
+        if answers.filters.compare == "week"
+        else (f"the previous {length}")
     )

@@ -16,8 +16,21 @@ from dashboard.figures.safe import plain
 from dashboard.words import definition
 
 Kind = Literal[
-    "name", "text", "moment", "count", "ratio", "bar", "points", "seconds", "rate", "score", "fit",
-    "factor", "trend", "gib", "usd",
+    "name",
+    "text",
+    "moment",
+    "count",
+    "ratio",
+    "bar",
+    "points",
+    "seconds",
+    "rate",
+    "score",
+    "fit",
+    "factor",
+    "trend",
+    "gib",
+    "usd",
 ]
 MOST_ROWS = 500
 _MISSING = "–"
@@ -71,9 +84,7 @@ def show(
         selection_mode="single-row",
     )
     if len(rows) > MOST_ROWS:
-        st.caption(
-            f"The {MOST_ROWS} first of {len(rows):,} are shown; filters reach the others."
-        )
+        st.caption(f"The {MOST_ROWS} first of {len(rows):,} are shown; filters reach the others.")
 
 
 def arrow(rows: Rows, columns: Sequence[Column]) -> pa.Table:

@@ -191,9 +191,7 @@ def _dose(row: Row) -> str:
     return f" ({whole(low)}–{whole(high)} tokens, {whole(number(row, 'requests'))} requests)"
 
 
-def ttft_over_time(
-    rows: Rows, *, step_seconds: float, since: object, until: object
-) -> go.Figure:
+def ttft_over_time(rows: Rows, *, step_seconds: float, since: object, until: object) -> go.Figure:
     """p95 TTFT of each outcome over time; steps without requests are gaps."""
     figure = go.Figure()
     for outcome in OUTCOMES:

@@ -162,9 +162,7 @@ def split(row: Row) -> dict[str, float]:
     A part that is not known adds nothing of its own: its tokens are in `unknown`.
     """
     capacity = number(row, "capacity_tokens") or 0.0
-    parts = {
-        part: number(row, f"{part}_tokens") or 0.0 for part in ("running", "cached", "free")
-    }
+    parts = {part: number(row, f"{part}_tokens") or 0.0 for part in ("running", "cached", "free")}
     return {**parts, "unknown": max(capacity - sum(parts.values()), 0.0)}
 
 

@@ -66,9 +66,7 @@ def isolated(values: Sequence[float | None]) -> list[bool]:
     """Which known values have no known neighbour: a line cannot show them, a dot must."""
     known = [value is not None for value in values]
     around = [False, *known, False]
-    return [
-        here and not (around[index] or around[index + 2]) for index, here in enumerate(known)
-    ]
+    return [here and not (around[index] or around[index + 2]) for index, here in enumerate(known)]
 
 
 def group(rows: Rows, column: str) -> dict[Any, list[Row]]:

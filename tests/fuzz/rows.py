@@ -36,8 +36,10 @@ _NEEDED = {
     "movers": {"by": "tenant"},
     "explain": {"by": "tenant"},
     "missed_change": {
-        "since": "2026-11-30T00:00:00Z", "until": "2026-12-01T00:00:00Z",
-        "baseline_since": "2026-11-23T00:00:00Z", "baseline_until": "2026-11-24T00:00:00Z",
+        "since": "2026-11-30T00:00:00Z",
+        "until": "2026-12-01T00:00:00Z",
+        "baseline_since": "2026-11-23T00:00:00Z",
+        "baseline_until": "2026-11-24T00:00:00Z",
     },
 }
 # Documents are taken one by one: each is a whole input.

@@ -55,9 +55,7 @@ def test_whole_has_separators() -> None:
     [(150, 100, "+50 %"), (100, 100, "0 %"), (5, 100, "-95 %"), (5, 0, "–"), (None, 5, "–"),
      (5, None, "–")],
 )  # fmt: skip
-def test_relative_change_needs_a_base(
-    now: float | None, before: float | None, change: str
-) -> None:
+def test_relative_change_needs_a_base(now: float | None, before: float | None, change: str) -> None:
     assert numbers.signed_percent(numbers.relative(now, before)) == change
 
 

@@ -121,9 +121,8 @@ def test_every_foreign_import_is_a_declared_dependency() -> None:
     undeclared = {
         name
         for name in foreign
-        if not declared & {
-            canonicalize_name(known) for known in distributions.get(PARTS.get(name, name), [name])
-        }
+        if not declared
+        & {canonicalize_name(known) for known in distributions.get(PARTS.get(name, name), [name])}
     }
     assert undeclared == set()
 

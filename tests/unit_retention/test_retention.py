@@ -116,9 +116,7 @@ def test_roll_ups_samples_and_offsets_go_after_rollup_days(store: Store) -> None
                 'vllm' AS engine, 'unified' AS role, TIMESTAMP '2026-02-01 {ts}' AS ts,
                 false AS reset, false AS gap"""
             )
-            cursor.execute(
-                f"INSERT INTO offsets VALUES ('log', '{ts}', 9, 1, '2026-02-01 {ts}')"
-            )
+            cursor.execute(f"INSERT INTO offsets VALUES ('log', '{ts}', 9, 1, '2026-02-01 {ts}')")
     retain(store, NOW)
     noon = _hour("02-01 12:00")
     for column, table in (("hour", "hour_rollup"), ("minute", "minute_rollup"),

@@ -91,9 +91,7 @@ def test_offset_inside_a_line_is_not_trusted(store: Store, logs: Path, follow: F
     assert ids(store) == ["a-much-longer-name", "n2", "r0", "short"]
 
 
-def test_t60_only_complete_lines_move_the_offset(
-    store: Store, logs: Path, follow: Follow
-) -> None:
+def test_t60_only_complete_lines_move_the_offset(store: Store, logs: Path, follow: Follow) -> None:
     path, tailer = logs / "app.log", follow()
     second = row("r2")
     append_to(path, row("r1"), second[:24])
