@@ -37,6 +37,10 @@ _MINUTE = timedelta(minutes=1)
 _FOLD_PATIENCE_SECONDS = 1.0
 # A span of minutes is named at once as far as its chains have so many hashes, and rows.
 _SPAN_HASHES, _SPAN_ROWS = 1_000_000, 50_000
+# What is remembered of a block takes two bytes more for each replica that was ever met: so many
+# may have been, or so many times those that served of late.
+MOST_REPLICAS, MOST_TIMES_SERVING = 64, 4
+_OF_LATE = timedelta(hours=1)
 # Resets that emptied no cache: its state was given up, not its blocks.
 _NO_RESET = "lost_events"
 # How much later than it happened a reset may be told.
@@ -133,6 +137,7 @@ class Sealer:
             state = self._state or _begun(cursor)
             if state is None:
                 return 0
+            self._forget_if_many(cursor, state)
             until = _limit(cursor, state, now, self._store, wait_for_older)
             sealed = 0
             for span in list(_spans(cursor, state, until)):
@@ -142,6 +147,28 @@ class Sealer:
                 self._state = state
                 sealed += 1
         return sealed
+
+    def _forget_if_many(self, cursor: duckdb.DuckDBPyConnection, state: CauseState) -> None:
+        """Begin anew once far more replicas were met than serve: pods that were replaced never
+        come back, and what is known of a block has a place for each of them."""
+        met = max((len(part.stream.memory.replicas) for part in state.parts.values()), default=0)
+        if met <= MOST_REPLICAS:
+            return
+        serving = cursor.execute(
+            "SELECT count(DISTINCT replica) FROM cause_minutes WHERE minute >= ?",
+            [state.sealed - _OF_LATE],
+        ).fetchone()
+        if serving is None or met <= MOST_TIMES_SERVING * serving[0]:
+            return
+        _log.warning(
+            "%d replicas were met since what was seen is remembered, and %d serve: it is forgotten,"
+            " and what is new counts as warming",
+            met,
+            serving[0],
+        )
+        state.parts.clear()
+        with self._store.write() as writer:
+            states.begin_anew(writer, state)
 
     def _loaded(self, cursor: duckdb.DuckDBPyConnection) -> CauseState | None:
         state = states.load(cursor, self._settings)

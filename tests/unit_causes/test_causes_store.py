@@ -136,6 +136,33 @@ def test_a_minute_is_sealed_once_and_two_minutes_late(store: Store) -> None:
     assert later["horizon_seconds"] == 60
 
 
+def test_replicas_that_were_replaced_are_forgotten_and_that_is_said(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nine pods, one after the other, where two may have been met or four times those that serve:
+    while all of them served within the hour nothing is forgotten. Two hours later one serves. What
+    the others had is forgotten before the minute after that: its tokens are new and marked as
+    warming, after a restart too; the sums before stay."""
+    monkeypatch.setattr(sealing, "MOST_REPLICAS", 2)
+    put(store, [row(minute, [1, 2], name) for minute, name in enumerate("abcdefgh")])
+    sealer = Sealer(store)
+    sealer.seal(at(10))
+    put(store, [row(120, [1, 2], "i")], at(120))
+    sealer.seal(at(123))
+    before = told(store)
+    assert before == {"new": 32, "routed": 8 * 32, "rounding": 9}
+    assert "serve" not in caplog.text
+    put(store, [row(124, [1, 2], "i")], at(124))
+    sealer.seal(at(127))
+    assert "9 replicas were met since what was seen is remembered, and 1 serve" in caplog.text
+    assert told(store, since=at(124)) == {"new": 32, "rounding": 1}
+    assert whole(store)["new_warming_tokens"] == 64
+    assert told(store, until=at(124)) == before
+    put(store, [row(130, [1, 2], "i")], at(130))
+    Sealer(store).seal(at(133))
+    assert told(store, since=at(130)) == {"evicted": 32, "rounding": 1}
+
+
 def test_a_row_that_comes_late_is_counted_as_late_once_and_known_from_then_on(store: Store) -> None:
     put(store, [row(0, [9])])
     sealer = Sealer(store)
