@@ -19,28 +19,11 @@ columns:
   prompt_ratio: {type: DOUBLE, unit: ratio, meaning: "tokens / prompt tokens of the value's requests that have causes."}
 */
 WITH selected AS (
-    SELECT
-        *,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'route' THEN route
-            WHEN getvariable('by') = 'template' THEN template
-            WHEN getvariable('by') = 'tenant' THEN tenant
-            WHEN getvariable('by') = 'replica' THEN replica
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value
-    FROM cause_sums
-    WHERE
-        in_window(ts, getvariable('since'), getvariable('until'))
-        AND causes_answer(
-            kept_as, getvariable('by'), getvariable('template'), getvariable('tenant')
-        )
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_causes(
+        getvariable('by'), getvariable('since'), getvariable('until'),
+        getvariable('model'), getvariable('replica'), getvariable('route'),
+        getvariable('template'), getvariable('tenant')
+    )
 ),
 
 sums AS (

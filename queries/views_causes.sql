@@ -29,6 +29,32 @@ CREATE OR REPLACE MACRO causes_answer(kept_as, dimension, wanted_template, wante
         ELSE 'minute'
     END;
 
+-- The sums that a question about causes is of, `value` being that of the dimension it asks by.
+CREATE OR REPLACE MACRO asked_causes(
+    dimension, since, until, wanted_model, wanted_replica, wanted_route, wanted_template,
+    wanted_tenant
+) AS TABLE
+SELECT
+    *,
+    CASE
+        WHEN dimension IS NULL THEN NULL
+        WHEN dimension = 'model' THEN model
+        WHEN dimension = 'route' THEN route
+        WHEN dimension = 'template' THEN template
+        WHEN dimension = 'tenant' THEN tenant
+        WHEN dimension = 'replica' THEN replica
+        ELSE error('unknown dimension ' || dimension)
+    END AS value
+FROM cause_sums
+WHERE
+    in_window(ts, since, until)
+    AND causes_answer(kept_as, dimension, wanted_template, wanted_tenant)
+    AND matches(model, wanted_model)
+    AND matches(replica, wanted_replica)
+    AND matches(route, wanted_route)
+    AND matches(template, wanted_template)
+    AND matches(tenant, wanted_tenant);
+
 -- One row for each cause of a row of sums, those of 0 tokens included.
 CREATE OR REPLACE MACRO cause_entries(sums) AS [
     {'cause': 'unserved', 'tokens': sums.unserved_tokens},
