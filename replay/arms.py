@@ -11,6 +11,7 @@ import numpy as np
 
 from replay.prompts import Prompts
 from replay.routers import ROUTERS, Router
+from replay.routing import imbalance_ratio
 from replay.rules import CacheRule
 from replay.timed import Fleet, Timed, serve_timed
 from replay.traffic import Flags, Names, Numbers, Seconds, Small
@@ -126,8 +127,7 @@ def summed(arm: str, served: Timed, which: Flags) -> ArmResult:
 
 def _imbalance(computed: Numbers, replica: Small, replicas: int) -> float | None:
     """Of the busiest replica ÷ mean; None where nothing was computed."""
-    by_replica = np.bincount(replica, computed, replicas)
-    return float(by_replica.max() / by_replica.mean()) if computed.any() else None
+    return imbalance_ratio(np.bincount(replica, computed, replicas).astype(np.int64))
 
 
 def differences(

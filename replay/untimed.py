@@ -12,6 +12,7 @@ from replay.compiled import compiled
 from replay.pools import link_last, unlink
 from replay.prompts import Prompts
 from replay.routers import LONGEST, SCORED, SESSION, Ring, Router, keys_of, pick
+from replay.routing import imbalance_ratio
 from replay.rules import CacheRule
 from replay.traffic import Names, Numbers, Small
 
@@ -42,8 +43,7 @@ class Served:
     @property
     def imbalance_ratio(self) -> float | None:
         """Computed tokens of the busiest replica ÷ their mean; None where none were computed."""
-        computed = self.computed_tokens
-        return float(computed.max() / computed.mean()) if computed.any() else None
+        return imbalance_ratio(self.computed_tokens)
 
 
 def serve(

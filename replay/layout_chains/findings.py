@@ -65,11 +65,6 @@ class LayoutFinding:
     changes: int = 0
     in_turns: bool = False
 
-    @property
-    def share_ratio(self) -> float:
-        """Requests that have it ÷ requests of the template."""
-        return self.requests / self.template_requests
-
     def scaled(self, scale: Callable[[int], int]) -> "LayoutFinding":
         """The same with its counts of tokens brought to another unit."""
         return replace(
