@@ -69,7 +69,9 @@ _READ = f"""SELECT
         coalesce(hash_key_id, '') AS hash_key_id, {PLACE} AS place,
         block_hashes[:$most] AS block_hashes,
         if(len(content_hashes) = len(block_hashes), content_hashes[:$most], NULL) AS content_hashes
-    {_WINDOW} AND hash(batch, position) % $parts = 0"""
+    {_WINDOW} AND hash(batch, position) % $parts = 0
+    -- Which of two equal chains comes first may decide what is found; without, it is any.
+    ORDER BY batch, position"""
 
 
 def _as_sample(table: pa.Table) -> Sample:

@@ -381,6 +381,19 @@ def test_a_sample_is_bounded_and_the_same_again(
     assert _found(store) == [], "a chain that is cut ends nowhere"
 
 
+def test_a_sample_does_not_depend_on_where_rows_lie(store: Store) -> None:
+    _load(store, _calls(SEARCH, 40))
+    window = (MONDAY.replace(tzinfo=None), (MONDAY + timedelta(days=1)).replace(tzinfo=None))
+    sample = read_sample(store.cursor(), *window)
+    with store.write() as writer:
+        writer.execute("CREATE TEMP TABLE moved AS FROM requests ORDER BY request_id DESC")
+        writer.execute("DELETE FROM requests")
+        writer.execute("INSERT INTO requests FROM moved")
+    again = read_sample(store.cursor(), *window)
+    assert len(sample) == 40
+    assert sample.names.tolist() == again.names.tolist()
+
+
 def test_chunks_of_text_stand_for_the_tokens_reported(store: Store) -> None:
     rows = _calls(SEARCH, 9, hash_key_id=text_key_id(KEY))
     for row in rows:  # eight chunks, 160 tokens: 20 each
