@@ -1,0 +1,36 @@
+"""Recorded traffic as an experiment takes it: its prompts, what they could have been, and whose
+they are."""
+
+from dataclasses import dataclass, field
+
+from replay.prompts import Prompts
+from replay.traffic import Names, Numbers
+
+
+@dataclass(frozen=True)
+class Labels:
+    """`codes`: for each request the place of its label in `names`, -1 where it has none."""
+
+    codes: Numbers
+    names: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """Requests in order of time; every variant of the prompts has the same requests in that order.
+
+    `merged`: as if all trust scopes were one; None where contents do not tell it. `mended`: as if
+    what layout findings name had been mended, each said in `mended_words`; None without findings.
+    `sessions`: a number for each conversation; None where none is known. `token_hit_ratio`: what
+    was cached of those requests that report it.
+    """
+
+    prompts: Prompts
+    merged: Prompts | None = None
+    mended: Prompts | None = None
+    mended_words: list[str] = field(default_factory=list)
+    sessions: Names | None = None
+    template: Labels | None = None
+    tenant: Labels | None = None
+    model: str | None = None
+    token_hit_ratio: float | None = None
