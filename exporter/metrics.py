@@ -266,8 +266,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         "prefixscope_last_judged_timestamp_seconds",
         "gauge",
         ("judgement",),
-        "When drops (every minute) and verdicts (offload and stale reuse, every ten minutes) were "
-        "last judged without an error, in Unix seconds; the exporter's start before that.",
+        "When drops and causes (every minute) and verdicts (offload and stale reuse, every ten "
+        "minutes) were last judged without an error, in Unix seconds; the exporter's start before "
+        "that.",
     ),
     Definition(
         "prefixscope_external_url_info",

@@ -88,7 +88,11 @@ class Judges:
 
     def judged(self) -> dict[str, datetime]:
         """When each last judged."""
-        return {"drops": self.drops.judged_at, "verdicts": self.verdicts.judged_at}
+        return {
+            "drops": self.drops.judged_at,
+            "verdicts": self.verdicts.judged_at,
+            "causes": self.causes.judged_at,
+        }
 
 
 @dataclass(frozen=True)

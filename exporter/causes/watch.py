@@ -1,15 +1,11 @@
 """Seals minutes in the background, a little after each is over for two."""
 
-import logging
 from datetime import UTC, datetime, timedelta
 
 from exporter.causes.sealing import HeldSince, Sealer
 from exporter.causes.settings import CauseSettings
-from exporter.errors import PrefixscopeError
 from exporter.judge_watch import JudgeWatch
 from exporter.store.store import Store
-
-_log = logging.getLogger(__name__)
 
 
 class CauseWatch(JudgeWatch):
@@ -28,10 +24,7 @@ class CauseWatch(JudgeWatch):
 
     def judge_once(self) -> None:
         """Seal what is due. What a full disk or too little memory keeps from it is tried again."""
-        try:
-            self._sealer.seal(datetime.now(UTC), is_stopped=self._stopped.is_set)
-        except PrefixscopeError:
-            _log.exception("causes could not be named; trying again")
+        self._sealer.seal(datetime.now(UTC), is_stopped=self._stopped.is_set)
 
     def failed(self) -> None:
         """Nothing of it was kept: the next time begins where the last good one ended."""

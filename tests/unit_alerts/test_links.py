@@ -84,7 +84,11 @@ def test_a_setting_or_where_it_listens(tmp_path: Path) -> None:
         })  # fmt: skip
         with running(settings) as exporter:
             shown = f'prefixscope_external_url_info{{url="{external_url or exporter.url}"}}'
-            assert shown.encode() in get(f"{exporter.url}/metrics")
+            page = get(f"{exporter.url}/metrics")
+            assert shown.encode() in page
+            for judgement in ("drops", "verdicts", "causes"):
+                told = f'prefixscope_last_judged_timestamp_seconds{{judgement="{judgement}"}} '
+                assert told.encode() in page
 
 
 @pytest.mark.parametrize("text", ["cache.example.org", "ftp://a/b", "https://", "https://a/?b=c"])
