@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dashboard.figures.cause_words import colour_of
 from dashboard.figures.numbers import percent, seconds, whole
-from dashboard.report.markup import Markup, tag, void
+from dashboard.report.markup import Markup, void
 from dashboard.report.missed_values import WhyMissed
+from dashboard.report.svg import GRID, INK, QUIET, WIDTH, at, chart, line, rect, text
 from dashboard.report.week import HourCell, TtftClass, WeekPoint, WeekReport
 from dashboard.report.weeks import DAYS, Slot
 from dashboard.report.words import slot_words, week_words
 
-WIDTH = 720
 LEFT = 84.0  # room for names of days and scales
-_INK, _QUIET, _GRID = "#23282f", "#5d6671", "#d9dde2"
 _BAR, _BAR_NOW, _ALARM, _LOAD, _HIT, _MISS = (
     "#9dbfdc", "#2b6ea6", "#b3391f", "#c3cad2", "#2b6ea6", "#b3391f",
 )  # fmt: skip
@@ -24,47 +23,14 @@ _BAR, _BAR_NOW, _ALARM, _LOAD, _HIT, _MISS = (
 _PALE, _DARK = (0xEE, 0xF4, 0xFA), (0x1F, 0x5F, 0x96)
 
 
-def _svg(name: str, height: float, title: str, description: str, *parts: Markup) -> Markup:
-    return tag(
-        "svg", tag("title", title, id=f"{name}-title"), tag("desc", description, id=f"{name}-desc"),
-        *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {_n(height)}",
-        role="img", aria_labelledby=f"{name}-title {name}-desc", class_="chart",
-    )  # fmt: skip
-
-
-def _n(value: float) -> str:
-    """A coordinate: one decimal, no trailing zero."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "start", size: float = 9,
-    colour: str = _QUIET, weight: str | None = None,
-) -> Markup:  # fmt: skip
-    return tag("text", text, x=_n(x), y=_n(y), text_anchor=anchor, font_size=_n(size),
-               fill=colour, font_weight=weight)  # fmt: skip
-
-
-def _rect(
-    x: float, y: float, width: float, height: float, fill: str, *,
-    stroke: str | None = None, stroke_width: str | None = None, dash: str | None = None,
-) -> Markup:  # fmt: skip
-    return void("rect", x=_n(x), y=_n(y), width=_n(width), height=_n(height), fill=fill,
-                stroke=stroke, stroke_width=stroke_width, stroke_dasharray=dash)  # fmt: skip
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str = _GRID) -> Markup:
-    return void("line", x1=_n(x1), y1=_n(y1), x2=_n(x2), y2=_n(y2), stroke=colour)
-
-
 def weeks(report: WeekReport) -> Markup:
     """13 weeks as bars from 0, each with its value; what happened stands beneath."""
     top, base, step = 14.0, 84.0, WIDTH / len(report.weeks)
-    parts = [_line(0, base, WIDTH, base, _QUIET)]
+    parts = [line(0, base, WIDTH, base, QUIET)]
     for place, point in enumerate(report.weeks):
         parts += _week(point, step * place, step, top, base, point.week == report.week)
     description = "; ".join(week_words(point) for point in report.weeks)
-    return _svg("weeks", 114, "Token hit ratio of 13 weeks", description, *parts)
+    return chart("weeks", 114, "Token hit ratio of 13 weeks", description, *parts)
 
 
 def _week(
@@ -72,22 +38,22 @@ def _week(
 ) -> list[Markup]:
     middle, width = x + step / 2, step * 0.62
     weight = "bold" if now else None
-    parts = [_text(middle, base + 12, point.week.name[5:], anchor="middle", weight=weight)]
+    parts = [text(middle, base + 12, point.week.name[5:], anchor="middle", weight=weight)]
     if point.token_hit_ratio is None:
-        parts.append(_text(middle, base - 4, "no data", anchor="middle", size=7.5))
+        parts.append(text(middle, base - 4, "no data", anchor="middle", size=7.5))
     else:
         height = max((base - top) * point.token_hit_ratio, 0.5)
         parts.append(
-            _rect(
+            rect(
                 middle - width / 2, base - height, width, height,
                 _BAR_NOW if now else _BAR,
-                stroke=_INK if point.partial else None, dash="3 2" if point.partial else None,
+                stroke=INK if point.partial else None, dash="3 2" if point.partial else None,
             )
         )  # fmt: skip
-        parts.append(_text(middle, base - height - 4, percent(point.token_hit_ratio),
-                           anchor="middle", colour=_INK, weight=weight))  # fmt: skip
+        parts.append(text(middle, base - height - 4, percent(point.token_hit_ratio),
+                           anchor="middle", colour=INK, weight=weight))  # fmt: skip
     if point.incidents:
-        parts.append(_text(middle, base + 25, f"▲ {point.incidents}", anchor="middle",
+        parts.append(text(middle, base + 25, f"▲ {point.incidents}", anchor="middle",
                            colour=_ALARM))  # fmt: skip
     return parts
 
@@ -98,10 +64,10 @@ def heat_map(report: WeekReport) -> Markup:
     known = [cell.token_hit_ratio for cell in report.hours if cell.token_hit_ratio is not None]
     low, high = min(known, default=0.0), max(known, default=1.0)
     parts = [
-        _text(left + width * (hour + 0.5), top - 5, f"{hour:02}", anchor="middle")
+        text(left + width * (hour + 0.5), top - 5, f"{hour:02}", anchor="middle")
         for hour in range(24)
     ]
-    parts += [_text(0, top + height * (day + 0.68), DAYS[day]) for day in range(7)]
+    parts += [text(0, top + height * (day + 0.68), DAYS[day]) for day in range(7)]
     by_slot = {cell.slot: cell for cell in report.hours}
     for day in range(7):
         for hour in range(24):
@@ -113,7 +79,7 @@ def heat_map(report: WeekReport) -> Markup:
         for cell in report.hours
         if cell.token_hit_ratio is not None
     )
-    return _svg("hours", top + height * 7 + 4, "Token hit ratio by day and hour",
+    return chart("hours", top + height * 7 + 4, "Token hit ratio by day and hour",
                 said or "no traffic", *parts)  # fmt: skip
 
 
@@ -123,7 +89,7 @@ def _cells(
 ) -> Iterable[Markup]:  # fmt: skip
     """An hour, both where the clocks show it twice; an empty frame where they skip it."""
     if not cells:
-        yield _rect(x + 1, y + 1, width - 2, height - 2, "none", stroke=_GRID, dash="2 2")
+        yield rect(x + 1, y + 1, width - 2, height - 2, "none", stroke=GRID, dash="2 2")
         return
     part = height / len(cells)
     for place, cell in enumerate(cells):
@@ -135,19 +101,19 @@ def _cell(
 ) -> Iterable[Markup]:
     ratio = cell.token_hit_ratio
     if ratio is None:
-        yield _rect(x + 0.5, y + 0.5, width - 1, height - 1, "#f5f4f1")
+        yield rect(x + 0.5, y + 0.5, width - 1, height - 1, "#f5f4f1")
         return
     depth = (ratio - low) / (high - low) if high > low else 0.5
     colour = "#" + "".join(
         f"{round(pale + (dark - pale) * depth):02x}"
         for pale, dark in zip(_PALE, _DARK, strict=True)
     )
-    yield _rect(x + 0.5, y + 0.5, width - 1, height - 1, colour,
+    yield rect(x + 0.5, y + 0.5, width - 1, height - 1, colour,
                 stroke=_ALARM if cell.is_drop else None,
                 stroke_width="2" if cell.is_drop else None)  # fmt: skip
     size = 8.5 if height > 12 else 7.5
-    yield _text(x + width / 2, y + height / 2 + size * 0.35, f"{ratio * 100:.0f}",
-                anchor="middle", size=size, colour="#ffffff" if depth > 0.55 else _INK)  # fmt: skip
+    yield text(x + width / 2, y + height / 2 + size * 0.35, f"{ratio * 100:.0f}",
+                anchor="middle", size=size, colour="#ffffff" if depth > 0.55 else INK)  # fmt: skip
 
 
 def load(report: WeekReport) -> Markup | None:
@@ -159,20 +125,20 @@ def load(report: WeekReport) -> Markup | None:
         return None
     left, top, base = LEFT, 12.0, 92.0
     step = (WIDTH - left) / max(len(report.hours), 1)
-    parts = [*_days(report, left, step, top, base), _line(left, base, WIDTH, base, _QUIET)]
+    parts = [*_days(report, left, step, top, base), line(left, base, WIDTH, base, QUIET)]
     for place, value in enumerate(work):
         if value and most:
             height = (base - top) * value / most
-            parts.append(_rect(left + step * place, base - height, step, height, _LOAD))
+            parts.append(rect(left + step * place, base - height, step, height, _LOAD))
     parts += _polylines(usage, lambda place: left + step * (place + 0.5),
                         lambda value: base - (base - top) * value)  # fmt: skip
     parts += [
-        _text(0, top + 4, f"{whole(most)} tokens/s"), _text(0, top + 15, "computed (grey)"),
-        _text(0, base - 12, "KV 0–100 %", colour=_HIT), _text(0, base - 1, "running (line)"),
+        text(0, top + 4, f"{whole(most)} tokens/s"), text(0, top + 15, "computed (grey)"),
+        text(0, base - 12, "KV 0–100 %", colour=_HIT), text(0, base - 1, "running (line)"),
     ]  # fmt: skip
     peak = max((value for value in usage if value is not None), default=None)
     said = f"Highest hour: {whole(most)} computed tokens a second; highest KV usage {percent(peak)}"
-    return _svg("load", base + 16, "Load of the week by hour", said, *parts)
+    return chart("load", base + 16, "Load of the week by hour", said, *parts)
 
 
 def _days(
@@ -182,8 +148,8 @@ def _days(
     for place, cell in enumerate(report.hours):
         if cell.slot.day != day:
             day = cell.slot.day
-            yield _line(left + step * place, top, left + step * place, base)
-            yield _text(left + step * place + 3, base + 12, DAYS[day][:3])
+            yield line(left + step * place, top, left + step * place, base)
+            yield text(left + step * place + 3, base + 12, DAYS[day][:3])
 
 
 def _polylines(
@@ -196,9 +162,9 @@ def _polylines(
             run.append((x(place), y(value)))
             continue
         if len(run) == 1:
-            yield void("circle", cx=_n(run[0][0]), cy=_n(run[0][1]), r="1.5", fill=_HIT)
+            yield void("circle", cx=at(run[0][0]), cy=at(run[0][1]), r="1.5", fill=_HIT)
         elif run:
-            told = " ".join(f"{_n(a)},{_n(b)}" for a, b in run)
+            told = " ".join(f"{at(a)},{at(b)}" for a, b in run)
             yield void("polyline", points=told, fill="none", stroke=_HIT, stroke_width="1.4")
         run = []
 
@@ -213,25 +179,25 @@ def ttft(classes: Sequence[TtftClass]) -> Markup | None:
     parts: list[Markup] = []
     for place, each in enumerate(rows):
         y = top + height * (place + 0.5)
-        parts.append(_text(left - 8, y + 3, length_words(each), anchor="end"))
-        parts.append(_line(left, y, WIDTH - right, y))
+        parts.append(text(left - 8, y + 3, length_words(each), anchor="end"))
+        parts.append(line(left, y, WIDTH - right, y))
         parts += _marks(each, y, lambda value: left + (WIDTH - left - right) * value / most)
     base = top + height * len(rows)
-    parts.append(_text(left, base + 12, "0"))
-    parts.append(_text(WIDTH - right, base + 12, seconds(most), anchor="end"))
+    parts.append(text(left, base + 12, "0"))
+    parts.append(text(WIDTH - right, base + 12, seconds(most), anchor="end"))
     said = "; ".join(
         f"{length_words(each)}: hit {seconds(each.hit_p50_seconds)}, "
         f"miss {seconds(each.miss_p50_seconds)}"
         for each in rows
     )
-    return _svg("ttft", base + 18, "Median time to first token by prompt length", said, *parts)
+    return chart("ttft", base + 18, "Median time to first token by prompt length", said, *parts)
 
 
 def _marks(each: TtftClass, y: float, x: Callable[[float], float]) -> Iterable[Markup]:
     if each.hit_p50_seconds is not None:
-        yield void("circle", cx=_n(x(each.hit_p50_seconds)), cy=_n(y), r="4", fill=_HIT)
+        yield void("circle", cx=at(x(each.hit_p50_seconds)), cy=at(y), r="4", fill=_HIT)
     if each.miss_p50_seconds is not None:
-        yield _rect(x(each.miss_p50_seconds) - 3.5, y - 3.5, 7, 7, _MISS)
+        yield rect(x(each.miss_p50_seconds) - 3.5, y - 3.5, 7, 7, _MISS)
 
 
 def waterfall(made: WhyMissed) -> Markup:
@@ -246,13 +212,13 @@ def waterfall(made: WhyMissed) -> Markup:
         y, scale = top + height * place, (WIDTH - left - right) / made.prompt_tokens
         x, width = left + begin * scale, max(tokens * scale, 0.5)
         parts += [
-            _text(left - 8, y + 12, name, anchor="end", colour=_INK),
-            _rect(x, y + 2, width, height - 4, colour_of(name)),
-            _text(x + width + 5, y + 12, percent(tokens / made.prompt_tokens), colour=_INK),
+            text(left - 8, y + 12, name, anchor="end", colour=INK),
+            rect(x, y + 2, width, height - 4, colour_of(name)),
+            text(x + width + 5, y + 12, percent(tokens / made.prompt_tokens), colour=INK),
         ]
         begin += tokens
     said = "; ".join(f"{name} {percent(tokens / made.prompt_tokens)}" for name, tokens in named)
-    return _svg("causes", top + height * len(named) + 4, "What became of the prompt tokens", said,
+    return chart("causes", top + height * len(named) + 4, "What became of the prompt tokens", said,
                 *parts)  # fmt: skip
 
 

@@ -3,31 +3,16 @@
 from collections.abc import Iterable, Sequence
 
 from dashboard.report import charts, words
-from dashboard.report.html_parts import gaps, quiet, section
+from dashboard.report.html_parts import document, gaps, quiet, section
 from dashboard.report.html_sections import SECTIONS
-from dashboard.report.markup import Markup, bdi, joined, tag, void
-from dashboard.report.style import CSS
+from dashboard.report.markup import Markup, bdi, joined, tag
 from dashboard.report.week import Change, Mover, WeekReport
-
-# Belt and braces: were a name ever to become markup, it could still load and run nothing.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render(report: WeekReport) -> bytes:
     """The whole file, UTF-8. The same report gives the same bytes."""
-    head = tag(
-        "head",
-        void("meta", charset="utf-8"),
-        void("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", words.title(report)),
-        tag("style", Markup(CSS)),
-    )
     made = (made for build in SECTIONS for made in [build(report)] if made)
-    body = tag("body", tag("main", page_one(report), *made))
-    # No line may end between a number and its sign.
-    whole = f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
-    return whole.replace(" %", "\N{NO-BREAK SPACE}%").encode()
+    return document(words.title(report), page_one(report), *made)
 
 
 def page_one(report: WeekReport) -> Markup:

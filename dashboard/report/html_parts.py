@@ -1,13 +1,32 @@
-"""Pieces of HTML that several sections need: tables, quiet lines, what is missing."""
+"""Pieces of HTML that several need: the file itself, tables, quiet lines, what is missing."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dashboard.report.markup import Child, Markup, joined, tag
+from dashboard.report.markup import Child, Markup, joined, tag, void
+from dashboard.report.style import CSS
 from dashboard.report.week import WeekReport
 
 T = TypeVar("T")
+# Belt and braces: were a name ever to become markup, it could still load and run nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def document(title: str, *sections: Child) -> bytes:
+    """A file that needs no other: styles and charts inside, no script, nothing fetched."""
+    head = tag(
+        "head",
+        void("meta", charset="utf-8"),
+        void("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title),
+        tag("style", Markup(CSS)),
+    )
+    body = tag("body", tag("main", *sections))
+    # No line may end between a number and its sign.
+    whole = f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+    return whole.replace(" %", "\N{NO-BREAK SPACE}%").encode()
 
 
 @dataclass(frozen=True)
