@@ -21,8 +21,9 @@ class Recorded:
 
     `merged`: as if all trust scopes were one; None where contents do not tell it. `mended`: as if
     what layout findings name had been mended, each said in `mended_words`; None without findings.
-    `sessions`: a number for each conversation; None where none is known. `token_hit_ratio`: what
-    was cached of those requests that report it.
+    `sessions`: a number for each conversation; None where none is known. `scope`: the trust
+    boundary of each, which its blocks are kept apart by already; `replica`: the one that served it.
+    `token_hit_ratio`: what was cached of those requests that report it.
     """
 
     prompts: Prompts
@@ -32,5 +33,7 @@ class Recorded:
     sessions: Names | None = None
     template: Labels | None = None
     tenant: Labels | None = None
+    scope: Labels | None = None
+    replica: Labels | None = None
     model: str | None = None
     token_hit_ratio: float | None = None
