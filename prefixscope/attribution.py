@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporter.causes.rows import CHAINS, Part, is_observed, lengths_of, parts_of, replica_names
+from exporter.causes.rows import CHAINS, Part, is_observed, parts_of, replica_names
 from exporter.errors import PrefixscopeError
 from prefixscope.compared import Compared
 from prefixscope.heard import Heard, Served, beside
 from replay.causes import CAUSES, DETAILS, Causes, attribute
+from replay.chain_rows import lengths_of
 from replay.columns import Fleet
 from replay.lru import modelled_cached_tokens, round_robin
 from replay.rules import RULES, BlockSizesDisagree, CacheRule

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from exporter.causes.rows import (
+from exporter.errors import PrefixscopeError
+from replay.byte_chunks import CHUNK_BYTES
+from replay.chain_rows import (
     OF_TEXT,
     chains_of,
     codes,
@@ -22,8 +24,6 @@ from exporter.causes.rows import (
     spaces_of,
     whole_of,
 )
-from exporter.errors import PrefixscopeError
-from replay.byte_chunks import CHUNK_BYTES
 from replay.hashes import HASH_GRAIN_TOKENS
 from replay.known_blocks import GOLDEN, mixed, numbered, within
 from replay.traffic import Names, Numbers, starts_of

@@ -14,6 +14,7 @@ from dashboard.figures.rows import Row, number
 from dashboard.figures.safe import code_span
 from dashboard.tables import Column
 from dashboard.words import purpose
+from replay.recorded_rows import recorded_rows
 from replay.rules import RULES
 
 _Window = tuple[tuple[str, str], ...]
@@ -109,9 +110,10 @@ def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | Non
     from replay.gain_words import arm_row, gain_words  # noqa: PLC0415
 
     replicas, capacity_tokens, block, speed, decode, gpus, arms = setting
-    told = what_if.recorded(table("request_chains", dict(window)))
-    if told is None:
+    rows = recorded_rows(table("request_chains", dict(window)))
+    if rows is None:
         return None
+    told = rows.recorded
     prompts = told.prompts
     if block > prompts.block_tokens and block % prompts.block_tokens == 0:
         prompts = prompts.of_blocks(block)

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from exporter.blocks.held import HeldCache
-from exporter.causes.rows import CHAINS, Part, lasting_numbers, parts_of, replica_names, whole_of
+from exporter.causes.rows import CHAINS, Part, parts_of, replica_names
 from exporter.causes.settings import CauseSettings
 from exporter.causes.state import CauseState, PartState, limits_of
 from exporter.causes.sums import BESIDE_COLUMNS, CAUSE_COLUMNS, DETAIL_COLUMNS, LEAST, SUMS
 from exporter.isolation.crossed import crossed_rows
 from exporter.isolation.unnamed import UnnamedScopes
 from replay.causes import CAUSES, DETAILS, Causes
+from replay.chain_rows import lasting_numbers, whole_of
 from replay.columns import unit_tokens_of
 from replay.hashes import HASH_GRAIN_TOKENS
 from replay.known_blocks import within

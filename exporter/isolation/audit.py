@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
-from exporter.causes.rows import Part, codes
+from exporter.causes.rows import Part
 from replay.causes import Causes
+from replay.chain_rows import codes
 from replay.columns import Fleet
 from replay.isolation import Crossed, Pairs, Scopes, paired
 from replay.public_prefixes import CALLERS, PublicPrefix, public_prefixes
