@@ -1,7 +1,7 @@
 """Recorded traffic as an experiment takes it: its prompts, what they could have been, and whose
 they are."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replay.prompts import Prompts
 from replay.traffic import Names, Numbers
@@ -37,3 +37,12 @@ class Recorded:
     replica: Labels | None = None
     model: str | None = None
     token_hit_ratio: float | None = None
+
+    def of_blocks(self, block_tokens: int) -> "Recorded":
+        """The same by larger blocks. ValueError where they are no multiple of these."""
+        return replace(
+            self,
+            prompts=self.prompts.of_blocks(block_tokens),
+            merged=self.merged and self.merged.of_blocks(block_tokens),
+            mended=self.mended and self.mended.of_blocks(block_tokens),
+        )

@@ -104,24 +104,26 @@ def _all_arms() -> list[str]:
 @st.cache_data(ttl=timedelta(hours=1), max_entries=20, show_spinner=False)
 def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | None:
     """Figures as plain rows, shared by all who ask the same."""
-    from replay.clock import Clock  # noqa: PLC0415 - what follows is compiled code
+    from replay.arms import arm_named  # noqa: PLC0415 - what follows is compiled code
+    from replay.clock import Clock  # noqa: PLC0415
     from replay.curve import curve_of_replicas  # noqa: PLC0415
-    from replay.experiment import Setting, experiment  # noqa: PLC0415
+    from replay.experiment import experiment  # noqa: PLC0415
     from replay.gain_words import arm_row, gain_words  # noqa: PLC0415
+    from replay.setting import Setting  # noqa: PLC0415
 
     replicas, capacity_tokens, block, speed, decode, gpus, arms = setting
     rows = recorded_rows(table("request_chains", dict(window)))
     if rows is None:
         return None
     told = rows.recorded
+    if block > told.prompts.block_tokens and block % told.prompts.block_tokens == 0:
+        told = told.of_blocks(block)
     prompts = told.prompts
-    if block > prompts.block_tokens and block % prompts.block_tokens == 0:
-        prompts = prompts.of_blocks(block)
     rule = RULES["full"].of_blocks(prompts.block_tokens)
     clock = Clock(prefill_tokens_per_second=speed, decode_seconds_per_token=decode / 1e3)
     found = experiment(
-        prompts,
-        Setting(arms=arms, rule=rule, replicas=replicas, clock=clock,
+        told,
+        Setting(arms=tuple(map(arm_named, arms)), rule=rule, replicas=replicas, clock=clock,
                 capacity_blocks=max(capacity_tokens // prompts.block_tokens, 1)),
     )  # fmt: skip
     curve = curve_of_replicas(prompts, rule, replicas)
