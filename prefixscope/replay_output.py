@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from prefixscope.tables import Column, formatter, print_rows, terminal
-from replay.gain_words import arm_row, gain_words
+from replay.gain_words import arm_row, gain_words, group_row
 
 if TYPE_CHECKING:
     from replay.experiment import Experiment
@@ -24,6 +24,7 @@ def as_json(found: "Experiment", gpus: int) -> dict[str, object]:
         "arms": [arm_row(each, gpus) for each in found.results],
         "differences": [asdict(each) for each in found.differences],
         "gain": asdict(found.gain) if found.gain else None,
+        "by": {name: [group_row(each, gpus) for each in rows] for name, rows in found.by.items()},
         "days": found.days,
     }
 

@@ -16,9 +16,10 @@ from replay.clock import Clock, Tier
 from replay.rules import RULES
 
 if TYPE_CHECKING:
-    from replay.experiment import Setting
+    from replay.arms import Arm
     from replay.prompts import Prompts
     from replay.routers import Router
+    from replay.setting import Setting
 
 _USUAL_ARMS = "off,round-robin,least-loaded,sticky,bounded-load,scored"
 # Prompts that arrive so many times faster than they could be computed: a wrong unit of time.
@@ -123,7 +124,7 @@ def replay(
     if not untimed:
         clock = _clock(prefill_speed, prefill_overhead, decode_time, most_running, summary_lag)
         _check_load(prompts, clock, replicas, trace.name)
-    from replay.experiment import Setting  # noqa: PLC0415 - compiled code
+    from replay.setting import Setting  # noqa: PLC0415 - compiled code
 
     setting = Setting(
         arms=wanted,
@@ -132,7 +133,8 @@ def replay(
         capacity_blocks=capacity_blocks,
         router=_router(prefix_blocks, slack, load_weight, seed),
         clock=clock,
-        tier=_tier(host_blocks, host_speed),
+        tiers=_tiers(host_blocks, host_speed),
+        host=_host(host_blocks, host_speed),
         warm_up_requests=int(warm_up * len(prompts)),
     )
     _tell(prompts, setting, gpus, as_)
@@ -174,28 +176,36 @@ def _router(prefix_blocks: int, slack: float, load_weight: float, seed: int) -> 
 
 def _tell(prompts: "Prompts", setting: "Setting", gpus: int, as_: ReplayOutput) -> None:
     from prefixscope.replay_output import as_json, print_experiment  # noqa: PLC0415
-    from replay.experiment import experiment  # noqa: PLC0415 - compiled code
+    from replay.arms import NotAnArm  # noqa: PLC0415 - compiled code
+    from replay.experiment import experiment  # noqa: PLC0415
+    from replay.recorded import Recorded  # noqa: PLC0415
 
-    found = experiment(prompts, setting)
+    try:
+        found = experiment(Recorded(prompts=prompts), setting)
+    except NotAnArm as error:
+        raise typer.BadParameter(str(error)) from error
     if as_ is ReplayOutput.JSON:
         print(json.dumps(as_json(found, gpus), indent=2))
     else:
         print_experiment(found, gpus)
 
 
-def _tier(blocks: int, tokens_per_second: float) -> Tier | None:
-    if not blocks:
-        return None
+def _host(blocks: int, tokens_per_second: float) -> Tier:
     return Tier(name="host", capacity_blocks=blocks, tokens_per_second=tokens_per_second)
 
 
-def _arms(text: str) -> tuple[str, ...]:
-    from replay.arms import ARMS  # noqa: PLC0415 - compiled code, not needed by --help
+def _tiers(blocks: int, tokens_per_second: float) -> tuple[Tier, ...]:
+    return (_host(blocks, tokens_per_second),) if blocks else ()
 
-    if text == "all":
-        return ARMS
-    names = [name.strip() for name in text.split(",")]
-    return tuple(dict.fromkeys(trace_options.known_one(name, "--arms", ARMS) for name in names))
+
+def _arms(text: str) -> "tuple[Arm, ...]":
+    from replay.arms import ROUTER_ARMS, NotAnArm, arm_named  # noqa: PLC0415 - compiled code
+
+    names = ROUTER_ARMS if text == "all" else text.split(",")
+    try:
+        return tuple(dict.fromkeys(arm_named(name) for name in names))
+    except NotAnArm as error:
+        raise typer.BadParameter(f"--arms: {error}") from error
 
 
 def _check_load(prompts: "Prompts", clock: Clock, replicas: int, name: str) -> None:

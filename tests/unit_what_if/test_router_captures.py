@@ -4,19 +4,19 @@
 of them (260 blocks of 32, one of which is never used).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from replay.arms import timed_arm
 from replay.clock import Clock
 from replay.known_blocks import numbered
 from replay.lru import modelled_cached_tokens
 from replay.prompts import Prompts
 from replay.routers import Router
 from replay.rules import RULES
-from replay.timed import Fleet, Timed
+from replay.timed import Fleet, Timed, serve_timed
 from replay.traffic import Numbers, starts_of
 from tests.unit_causes.captured import BLOCK_TOKENS, cached_of, rows_of, traffic_of
 
@@ -26,7 +26,7 @@ FULL = RULES["full"].of_blocks(BLOCK_TOKENS)
 # Both real routers go by the longest match and look at load only where nothing matches or where it
 # is very uneven: the weight of a token of load is small.
 CACHE_FIRST = Router(name="round-robin", load_weight=0.1)
-ARMS = {"off": "off", "round-robin": "round-robin", "cache-aware": "scored"}
+ARMS = {"off": "round-robin", "round-robin": "round-robin", "cache-aware": "scored"}
 
 Row = dict[str, Any]
 
@@ -96,10 +96,13 @@ def modelled(run: str) -> dict[str, Timed]:
     """The arms, routed and timed by the model: what it knows are the prompts and the arm without
     caching."""
     off = rows_of(f"{run}/off")
-    fleet = Fleet(replicas=2, capacity_blocks=USABLE_BLOCKS, clock=calibrated(off),
-                  router=CACHE_FIRST, clients=2)  # fmt: skip
     prompts = prompts_of_rows(off)
-    return {arm: timed_arm(ours, prompts, FULL, fleet) for arm, ours in ARMS.items()}
+    fleets = {
+        arm: Fleet(replicas=2, capacity_blocks=USABLE_BLOCKS, clock=calibrated(off),
+                   router=replace(CACHE_FIRST, name=router), caches=arm != "off", clients=2)
+        for arm, router in ARMS.items()
+    }  # fmt: skip
+    return {arm: serve_timed(prompts, FULL, fleet) for arm, fleet in fleets.items()}
 
 
 @pytest.mark.parametrize("run", RUNS)

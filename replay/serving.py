@@ -1,0 +1,139 @@
+"""One arm served: what becomes of every request, and its sums."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from replay.arms import Arm
+from replay.prompts import Prompts
+from replay.recorded import Recorded
+from replay.routing import imbalance_ratio
+from replay.setting import Setting, variant_of
+from replay.timed import Fleet, serve_timed
+from replay.traffic import Flags, Numbers, Seconds, Small
+from replay.untimed import serve
+
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of each request, in seconds; nothing of those refused counts."""
+
+    ttft: Seconds
+    prefill: Seconds
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an arm came to, by request. Without a clock there are no times, and nobody is refused.
+
+    `evicted_blocks`: of each replica. `stored_tokens`: written to tiers below, over all replicas.
+    """
+
+    prompt_tokens: Numbers
+    cached_tokens: Numbers
+    loaded_tokens: Numbers
+    replica: Small
+    refused: Flags
+    evicted_blocks: Numbers
+    stored_tokens: int = 0
+    times: Times | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResult:
+    """One arm in sum. Without a clock times are None. `imbalance_ratio`: computed tokens of the
+    busiest replica ÷ their mean. `prefill_seconds`: that all replicas were kept by prefill,
+    `ttft_seconds`: by percentile. `refused_requests` fit no replica and are in no other figure.
+    `evicted_blocks` and `stored_tokens` are of the whole run, its warm-up included."""
+
+    arm: str
+    requests: int
+    refused_requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    loaded_tokens: int
+    stored_tokens: int
+    evicted_blocks: int
+    imbalance_ratio: float | None
+    prefill_seconds: float | None = None
+    ttft_mean_seconds: float | None = None
+    ttft_seconds: dict[int, float] | None = None
+
+    @property
+    def token_hit_ratio(self) -> float | None:
+        """Cached ÷ prompt tokens; None without any."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
+    """Run all requests through an arm that was checked. ValueError for a rule with a lifetime."""
+    prompts = variant_of(arm, recorded)
+    if setting.clock is None:
+        return _untimed(arm, prompts, recorded, setting)
+    block = recorded.prompts.block_tokens
+    tiers = setting.tiers_of(arm, block)
+    lifetime = arm.lifetime_seconds or setting.lifetime_seconds
+    fleet = Fleet(
+        replicas=arm.replicas or setting.replicas,
+        capacity_blocks=setting.capacity_of(arm, block),
+        clock=setting.clock,
+        router=replace(setting.router, name=arm.router),
+        tier=tiers[0] if tiers and arm.caches else None,
+        lifetime_seconds=lifetime if arm.caches else None,
+        caches=arm.caches,
+    )
+    served = serve_timed(prompts, setting.rule_of(prompts), fleet, recorded.sessions)
+    return Outcome(
+        served.prompt_tokens, served.cached_tokens, served.loaded_tokens, served.replica,
+        served.refused, served.evicted_blocks, served.stored_blocks * prompts.block_tokens,
+        Times(served.ttft_seconds, served.prefill_seconds),
+    )  # fmt: skip
+
+
+def _untimed(arm: Arm, prompts: Prompts, recorded: Recorded, setting: Setting) -> Outcome:
+    replicas = arm.replicas or setting.replicas
+    router = replace(setting.router, name=arm.router)
+    capacity = setting.capacity_of(arm, recorded.prompts.block_tokens)
+    rule = setting.rule_of(prompts)
+    served = serve(prompts, rule, router, replicas, capacity, recorded.sessions)
+    nothing = np.zeros(len(prompts), np.int64)
+    return Outcome(
+        served.prompt_tokens, served.cached_tokens * arm.caches, nothing, served.replica,
+        np.zeros(len(prompts), np.bool_), served.evicted_blocks * arm.caches,
+    )  # fmt: skip
+
+
+def summed(arm: str, served: Outcome, which: Flags) -> ArmResult:
+    """Sums over those of some requests that were served."""
+    took = which & ~served.refused
+    computed = served.prompt_tokens[took] - served.cached_tokens[took]
+    ttft = served.times.ttft[took] if served.times else None
+    return ArmResult(
+        arm=arm,
+        requests=int(took.sum()),
+        refused_requests=int((which & served.refused).sum()),
+        prompt_tokens=int(served.prompt_tokens[took].sum()),
+        cached_tokens=int(served.cached_tokens[took].sum()),
+        loaded_tokens=int(served.loaded_tokens[took].sum()),
+        stored_tokens=served.stored_tokens,
+        evicted_blocks=int(served.evicted_blocks.sum()),
+        imbalance_ratio=_imbalance(computed, served.replica[took], len(served.evicted_blocks)),
+        prefill_seconds=float(served.times.prefill[took].sum()) if served.times else None,
+        ttft_mean_seconds=float(ttft.mean()) if ttft is not None and len(ttft) else None,
+        ttft_seconds=percentiles_of(ttft) if ttft is not None else None,
+    )
+
+
+def percentiles_of(ttft_seconds: Seconds) -> dict[int, float]:
+    """The least value with so many of a hundred not above it; empty without values."""
+    if not len(ttft_seconds):
+        return {}
+    found = np.percentile(ttft_seconds, PERCENTILES, method="inverted_cdf").tolist()
+    return dict(zip(PERCENTILES, found, strict=True))
+
+
+def _imbalance(computed: Numbers, replica: Small, replicas: int) -> float | None:
+    """Of the busiest replica ÷ mean; None where nothing was computed."""
+    return imbalance_ratio(np.bincount(replica, computed, replicas).astype(np.int64))

@@ -1,0 +1,133 @@
+"""What all arms of an experiment have in common, and what each of them makes of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from replay.arms import MENDED, MERGED, PLAIN, Arm, NotAnArm
+from replay.clock import Clock, Tier
+from replay.prompts import Prompts
+from replay.recorded import Recorded
+from replay.routers import Router
+from replay.rules import CacheRule
+
+ORDER_ALONE = "order of requests alone, every earlier request's blocks are there: an upper bound"
+USUAL_HOST = Tier(name="host", capacity_blocks=0, tokens_per_second=200_000.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """`capacity_blocks`: of each replica, in blocks of `rule`, None: never full. `router`: its
+    settings, whatever its name. `clock` None: by order of requests alone. `tiers`: below the
+    device, nearest first. `host`: what a host tier that an arm adds is like, but for its size.
+    `warm_up_requests`: the first ones, which are in no figure. `token_bytes`: of KV, where known.
+    """
+
+    arms: tuple[Arm, ...]
+    rule: CacheRule
+    replicas: int
+    capacity_blocks: int | None
+    router: Router = field(default_factory=lambda: Router(name=PLAIN))
+    clock: Clock | None = None
+    tiers: tuple[Tier, ...] = ()
+    host: Tier = USUAL_HOST
+    lifetime_seconds: float | None = None
+    warm_up_requests: int = 0
+    token_bytes: int | None = None
+
+    def words(self) -> list[str]:
+        """What is assumed, a line each."""
+        memory = "never full"
+        if self.capacity_blocks is not None:
+            memory = f"of {self.capacity_blocks:,} blocks"
+        words = [self.rule.words(), f"{self.replicas} replicas alike, memory {memory}"]
+        words += [ORDER_ALONE] if self.clock is None else self.clock.words()
+        words += [tier.words() for tier in self.tiers if self.clock]
+        if self.lifetime_seconds is not None:
+            words.append(f"idle blocks are kept for {self.lifetime_seconds:g} s")
+        words += self._words_of_arms()
+        if self.warm_up_requests:
+            words.append(f"the first {self.warm_up_requests:,} requests warm the caches only")
+        return words
+
+    def _words_of_arms(self) -> list[str]:
+        words = []
+        if any(arm.tier_factor for arm in self.arms):
+            words.append(f"host tiers of arms, but for their size: {self.host.words()}")
+        if any(arm.block_tokens for arm in self.arms):
+            words.append("a larger block is there where all recorded blocks in it are; memory is "
+                         "the same in tokens")  # fmt: skip
+        return words
+
+    def checked(self, recorded: Recorded) -> None:
+        """NotAnArm where there is no arm, or one that traffic or setting do not allow."""
+        if not self.arms:
+            raise NotAnArm("an experiment needs at least one arm")
+        for arm in self.arms:
+            said = _missing_traffic(arm, recorded) or self._missing(arm)
+            if said:
+                raise NotAnArm(f"arm {arm.name}: {said}")
+
+    def _missing(self, arm: Arm) -> str | None:
+        """What this setting lacks for an arm."""
+        if self.clock is None and (arm.tier_factor or arm.lifetime_seconds is not None):
+            return "host tiers and lifetimes need the clock, so they cannot go untimed"
+        if self.capacity_blocks is None and (arm.tier_factor or arm.memory_factor != 1):
+            return "so many times what memory? Give the capacity of a replica"
+        lifetime = arm.lifetime_seconds or self.lifetime_seconds
+        if lifetime is not None and arm.caches and self.tiers_of(arm, 1):
+            return "blocks with a lifetime and a tier below are not modelled together"
+        return None
+
+    def rule_of(self, prompts: Prompts) -> CacheRule:
+        """The rule for the blocks of these prompts."""
+        return replace(self.rule, block_tokens=prompts.block_tokens)
+
+    def capacity_of(self, arm: Arm, recorded_block_tokens: int) -> int | None:
+        """The memory of an arm in its own blocks."""
+        if self.capacity_blocks is None:
+            return None
+        blocks = int(self.capacity_blocks * arm.memory_factor)
+        return max(_in_blocks_of(arm, blocks, recorded_block_tokens), 1)
+
+    def tiers_of(self, arm: Arm, recorded_block_tokens: int) -> tuple[Tier, ...]:
+        """The tiers of an arm in its own blocks: a host tier takes the place of the setting's."""
+        tiers = list(self.tiers)
+        if arm.tier_factor is not None:
+            tiers = [tier for tier in tiers if tier.name != self.host.name]
+        if arm.tier_factor and self.capacity_blocks is not None:
+            sharing = (arm.replicas or self.replicas) if self.host.is_shared else 1
+            blocks = int(self.capacity_blocks * arm.tier_factor * sharing)
+            tiers.insert(0, replace(self.host, capacity_blocks=blocks))
+        return tuple(
+            replace(tier,
+                    capacity_blocks=_in_blocks_of(arm, tier.capacity_blocks, recorded_block_tokens))
+            for tier in tiers
+        )  # fmt: skip
+
+
+def _in_blocks_of(arm: Arm, blocks: int, recorded_block_tokens: int) -> int:
+    return blocks * recorded_block_tokens // (arm.block_tokens or recorded_block_tokens)
+
+
+def _missing_traffic(arm: Arm, recorded: Recorded) -> str | None:
+    """What the traffic lacks for an arm."""
+    if arm.traffic == MERGED and recorded.merged is None:
+        return "what trust scopes have in common is not known of this traffic"
+    if arm.traffic == MENDED and recorded.mended is None:
+        return "there is no layout finding that could be mended in this traffic"
+    block = recorded.prompts.block_tokens
+    if arm.block_tokens is not None and arm.block_tokens % block:
+        return f"only multiples of the recorded block of {block} tokens can be told"
+    return None
+
+
+def variant_of(arm: Arm, recorded: Recorded) -> Prompts:
+    """The prompts that an arm serves. Only of an arm that was checked."""
+    variants = {MERGED: recorded.merged, MENDED: recorded.mended}
+    prompts = variants.get(arm.traffic) or recorded.prompts
+    return prompts if arm.block_tokens is None else prompts.of_blocks(arm.block_tokens)
+
+
+def distinct(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """Each once, in their order."""
+    return tuple(dict.fromkeys(arms))
