@@ -4,11 +4,11 @@ Intervals come from resampling stretches of the traffic, as requests of one minu
 independent of each other.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from replay.serving import PERCENTILES, Outcome
+from replay.serving import PERCENTILES, Outcome, Times
 from replay.traffic import Flags, Numbers, Seconds
 
 PREFILL = "prefill_seconds"
@@ -29,36 +29,53 @@ class Difference:
     high: float
 
 
-def differences(
-    arm: str, served: Outcome, base: str, other: Outcome, which: Flags, seed: int = 1
-) -> list[Difference]:
-    """Prefill seconds, and TTFT by percentile, of those of some requests that both served; none
-    where there are few, or without a clock."""
-    both = which & ~served.refused & ~other.refused
-    own, others = served.times, other.times
-    if own is None or others is None or int(both.sum()) < _FEWEST_STRETCHES:
-        return []
-    label = _stretches(int(both.sum()))
-    prefill = (own.prefill - others.prefill)[both]
-    times = _draws(int(label[-1]) + 1, seed)
-    sums: Seconds = times.astype(np.float64) @ np.bincount(label, prefill)
-    found = [_difference(arm, base, PREFILL, float(prefill.sum()), sums)]
-    mine, theirs = (_percentiles(each.ttft[both], label, times) for each in (own, others))
-    for place, percentile in enumerate(PERCENTILES):
-        change = mine[:, place] - theirs[:, place]
-        name = f"ttft_p{percentile}_seconds"
-        found.append(_difference(arm, base, name, float(change[0]), change[1:]))
-    return found
+@dataclass
+class Resamples:
+    """The same resamples of the same requests for all arms that are compared; what one arm comes
+    to in them is worked out once."""
+
+    which: Flags
+    seed: int
+    _times: dict[int, Numbers] = field(default_factory=dict)
+    _percentiles: dict[tuple[str, bytes], Seconds] = field(default_factory=dict)
+
+    def differences(self, arm: str, served: Outcome, base: str, other: Outcome) -> list[Difference]:
+        """Prefill seconds, and TTFT by percentile, of the requests that both served; none where
+        these are few, or without a clock."""
+        both = self.which & ~served.refused & ~other.refused
+        count = int(both.sum())
+        if served.times is None or other.times is None or count < _FEWEST_STRETCHES:
+            return []
+        prefill = (served.times.prefill - other.times.prefill)[both]
+        label, times = self._drawn(count)
+        sums: Seconds = times.astype(np.float64) @ np.bincount(label, prefill)
+        found = [_difference(arm, base, PREFILL, float(prefill.sum()), sums)]
+        mine = self._ttft(arm, served.times, both)
+        theirs = self._ttft(base, other.times, both)
+        for percentile, change in zip(PERCENTILES, (mine - theirs).T, strict=True):
+            name = f"ttft_p{percentile}_seconds"
+            found.append(_difference(arm, base, name, float(change[0]), change[1:]))
+        return found
+
+    def _drawn(self, count: int) -> tuple[Numbers, Numbers]:
+        """The stretch of each request, and how often each is in each resample."""
+        label = np.arange(count) * min(_STRETCHES, count) // count
+        stretches = int(label[-1]) + 1
+        if stretches not in self._times:
+            self._times[stretches] = _draws(stretches, self.seed)
+        return label, self._times[stretches]
+
+    def _ttft(self, arm: str, times: Times, both: Flags) -> Seconds:
+        key = (arm, both.tobytes())
+        if key not in self._percentiles:
+            label, drawn = self._drawn(int(both.sum()))
+            self._percentiles[key] = _percentiles(times.ttft[both], label, drawn)
+        return self._percentiles[key]
 
 
 def _difference(arm: str, base: str, figure: str, change: float, resampled: Seconds) -> Difference:
     low, high = np.percentile(resampled, _INTERVAL).tolist()
     return Difference(arm, base, figure, change, low, high)
-
-
-def _stretches(requests: int) -> Numbers:
-    """The stretch of the traffic that each request belongs to."""
-    return np.arange(requests) * min(_STRETCHES, requests) // requests
 
 
 def _draws(stretches: int, seed: int) -> Numbers:

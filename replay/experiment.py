@@ -7,7 +7,7 @@ import numpy as np
 
 from replay.arms import Arm, base_of
 from replay.curve import curve
-from replay.differences import Difference, differences
+from replay.differences import Difference, Resamples
 from replay.gain import Gain, best_routed, gain, mended
 from replay.groups import GroupResult, by_group
 from replay.recorded import Recorded
@@ -82,13 +82,11 @@ def _base(outcomes: Mapping[Arm, Outcome]) -> Arm:
 
 def _compared(outcomes: Mapping[Arm, Outcome], which: Flags, seed: int) -> list[Difference]:
     """Of each arm to what all are held against, and to the one that differs in one thing."""
+    resamples, common = Resamples(which, seed), _base(outcomes)
     found = []
     for arm, each in outcomes.items():
         near = base_of(arm, outcomes)
-        bases = dict.fromkeys([_base(outcomes), *([near[0]] if near else [])])
-        for base in bases:
+        for base in dict.fromkeys([common, near[0] if near else common]):
             if base != arm:
-                found += differences(
-                    arm.name, each, base.name, outcomes[base], which, seed
-                )  # fmt: skip
+                found += resamples.differences(arm.name, each, base.name, outcomes[base])
     return found

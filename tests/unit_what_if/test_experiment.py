@@ -1,20 +1,21 @@
 """Arms side by side: sums, differences with their intervals, and whose the gain is."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.arms import ROUTER_ARMS, Arm, arm_named
+from replay.arms import ROUTER_ARMS, Arm, NotAnArm, arm_named
 from replay.clock import Clock
 from replay.experiment import experiment
 from replay.prompts import Prompts
-from replay.recorded import Recorded
+from replay.recorded import Labels, Recorded
 from replay.routers import Router
 from replay.rules import RULES
-from replay.setting import Setting
+from replay.setting import USUAL_HOST, Setting
 from tests.unit_what_if.fleets import Requests, conversations, prompts_of
 
 
@@ -111,6 +112,181 @@ def test_every_arm_conserves_tokens_and_stays_below_the_bound(
             if clock is None:
                 assert (each.token_hit_ratio or 0) <= (found.bound_ratio or 0)
         assert found.results[0].cached_tokens == 0
+
+
+def turned(prompts: Prompts) -> Recorded:
+    """A and B, and A and B the other way round, of two templates: the second is of 12 tokens."""
+    labels = Labels(np.array([0, 1, 1, 0]), ["short", "long"])
+    tenant = Labels(np.array([0, -1, 0, -1]), ["acme"])
+    return Recorded(prompts=prompts, template=labels, tenant=tenant)
+
+
+def test_groups_are_told_by_arm_those_of_most_tokens_first() -> None:
+    """Prompts of 4, 12, 12 and 4 tokens a minute apart; by prefix the second of each is found."""
+    prompts = prompts_of([(4, [0]), (12, [1, 2, 3]), (12, [1, 2, 3]), (4, [0])], 4, 60.0)
+    found = experiment(turned(prompts), SETTING).by["template"]
+    told = [(each.group, each.arm, each.requests, each.prompt_tokens, each.cached_tokens,
+             each.token_hit_ratio) for each in found]  # fmt: skip
+    assert told == [
+        ("long", "off", 2, 24, 0, 0.0), ("long", "round-robin", 2, 24, 0, 0.0),
+        ("long", "sticky", 2, 24, 12, 0.5), ("short", "off", 2, 8, 0, 0.0),
+        ("short", "round-robin", 2, 8, 0, 0.0), ("short", "sticky", 2, 8, 4, 0.5),
+    ]  # fmt: skip
+    seconds = {(each.group, each.arm): each.prefill_seconds for each in found}
+    assert seconds["long", "off"] == pytest.approx(0.024)
+    assert seconds["long", "sticky"] == pytest.approx(0.012)
+    ttft = {(each.group, each.arm): each.ttft_seconds for each in found}
+    assert ttft["long", "sticky"] == pytest.approx({50: 0.0, 90: 0.012, 99: 0.012})
+    mean = {(each.group, each.arm): each.ttft_mean_seconds for each in found}
+    assert mean["short", "sticky"] == pytest.approx(0.002)
+
+
+def test_who_has_no_label_is_a_group_too_and_what_warms_is_in_none() -> None:
+    prompts = prompts_of([(4, [0]), (12, [1, 2, 3]), (12, [1, 2, 3]), (4, [0])], 4, 60.0)
+    wanted = replace(SETTING, arms=arms("sticky"), warm_up_requests=1, clock=None)
+    found = experiment(turned(prompts), wanted).by["tenant"]
+    assert [(each.group, each.requests, each.prompt_tokens) for each in found] == [
+        ("(none)", 2, 16), ("acme", 1, 12),
+    ]  # fmt: skip
+    assert found[0].prefill_seconds is None
+
+
+def test_beyond_twenty_groups_are_one() -> None:
+    """Of 25 tenants, tenant n with n + 1 prompts, the five smallest have 1 + … + 5."""
+    codes = np.repeat(np.arange(25), np.arange(25) + 1)
+    prompts = prompts_of([(4, [n]) for n in range(len(codes))], 4)
+    labels = Labels(codes, [f"t{n}" for n in range(25)])
+    found = experiment(Recorded(prompts=prompts, tenant=labels), replace(SETTING, clock=None))
+    rows = [each for each in found.by["tenant"] if each.arm == "off"]
+    assert [each.group for each in rows] == [*(f"t{n}" for n in range(24, 4, -1)), "(others)"]
+    assert rows[-1].requests == 15
+    assert sum(each.requests for each in rows) == len(codes)
+
+
+@settings(max_examples=20, deadline=None)
+@given(conversations(), st.data())
+def test_groups_add_up_to_their_arm(requests: Requests, data: st.DataObject) -> None:
+    codes = data.draw(st.lists(st.integers(-1, 2), min_size=len(requests), max_size=len(requests)))
+    labels = Labels(np.array(codes), ["a", "b", "c"])
+    told = Recorded(prompts=prompts_of(requests, 4), template=labels)
+    found = experiment(told, replace(SETTING, capacity_blocks=12))
+    for result in found.results:
+        rows = [each for each in found.by["template"] if each.arm == result.arm]
+        for name in ("requests", "prompt_tokens", "cached_tokens", "prefill_seconds"):
+            assert sum(getattr(each, name) for each in rows) == pytest.approx(getattr(result, name))
+
+
+def test_the_gain_of_layout_is_that_of_the_best_router_with_mended_prompts() -> None:
+    """As recorded nothing is shared: 16 ms each. Mended all share a block, which by prefix is
+    found but for the first time: 3 of 16 ms."""
+    told = Recorded(
+        prompts=prompts_of([(4, [n]) for n in range(4)], 4),
+        mended=prompts_of([(4, [0])] * 4, 4),
+        mended_words=["clock in system[0]"],
+    )
+    found = experiment(told, SETTING)
+    assert [each.arm for each in found.results] == ["off", "round-robin", "sticky", "mended"]
+    assert found.gain is not None
+    assert found.gain.best == "mended"
+    by_arm = {each.arm: each.prefill_seconds or 0.0 for each in found.results}
+    assert by_arm["off"] == by_arm["round-robin"] == pytest.approx(0.016)
+    # Round robin, the first of equals: each of two replicas computes the block once.
+    assert by_arm["mended"] == pytest.approx(0.008)
+    gain = found.gain
+    assert (gain.caching_seconds, gain.routing_seconds) == (0, 0)
+    assert gain.layout_seconds == pytest.approx(0.008)
+
+
+@settings(max_examples=20, deadline=None)
+@given(conversations(), conversations(), st.integers(3, 30))
+def test_gains_add_up_to_off_less_the_best(
+    requests: Requests, others: Requests, capacity: int
+) -> None:
+    """Whatever the mended prompts are, and even where they do not fit."""
+    count = min(len(requests), len(others))
+    told = Recorded(prompts=prompts_of(requests[:count], 4), mended=prompts_of(others[:count], 4))
+    found = experiment(told, replace(SETTING, capacity_blocks=capacity))
+    assert found.gain is not None
+    whole = found.gain.caching_seconds + found.gain.routing_seconds + found.gain.layout_seconds
+    by_arm = {each.arm: each for each in found.results}
+    if not any(each.refused_requests for each in found.results):
+        saved = (by_arm["off"].prefill_seconds or 0.0) - (
+            by_arm[found.gain.best].prefill_seconds or 0.0
+        )
+        assert whole == pytest.approx(saved, abs=1e-9)
+
+
+def test_each_arm_serves_its_own_variant_of_the_traffic() -> None:
+    """Two prompts of two blocks; what they share, apart in two scopes, they share when merged. Of
+    one replica: a block of 8 tokens is shared only where both of its halves are."""
+    requests: Requests = [(8, [0, 1]), (8, [2, 3])]
+    told = Recorded(
+        prompts=prompts_of(requests, 4),
+        merged=prompts_of([(8, [0, 1]), (8, [0, 3])], 4),
+        mended=prompts_of([(8, [0, 1]), (8, [0, 1])], 4),
+    )
+    wanted = arms("round-robin", "merged", "mended", "merged+block:8", "mended+block:8", "off")
+    for clock in (CLOCK, None):
+        setting = replace(SETTING, arms=wanted, replicas=1, clock=clock)
+        found = {each.arm: each.cached_tokens for each in experiment(told, setting).results}
+        assert found == {"round-robin": 0, "merged": 4, "mended": 8, "block:8+merged": 0,
+                         "block:8+mended": 8, "off": 0}  # fmt: skip
+
+
+def test_an_arm_has_its_own_memory_and_replicas() -> None:
+    """Three prompts of a block by turns: two blocks of memory lose each before it comes again,
+    four do not; on three replicas each has one prompt only."""
+    prompts = prompts_of([(4, [n % 3]) for n in range(6)], 4)
+    wanted = arms("round-robin", "memory:2", "replicas:3", "off+memory:2")
+    for clock in (CLOCK, None):
+        setting = replace(SETTING, arms=wanted, replicas=1, capacity_blocks=2, clock=clock)
+        found = experiment(Recorded(prompts=prompts), setting)
+        cached = {each.arm: each.cached_tokens for each in found.results}
+        assert cached == {"round-robin": 0, "memory:2": 12, "replicas:3": 12, "off+memory:2": 0}
+        assert found.results[0].evicted_blocks == 4
+
+
+def test_a_host_tier_gives_back_what_the_device_lost() -> None:
+    """As above; with twice the device's memory below it nothing is computed again: each of three
+    blocks is written there once, and stays there when it is loaded."""
+    prompts = prompts_of([(4, [n % 3]) for n in range(6)], 4)
+    setting = replace(SETTING, arms=arms("round-robin", "host:2", "host:0"), replicas=1,
+                      capacity_blocks=2)  # fmt: skip
+    plain, host, none = experiment(Recorded(prompts=prompts), setting).results
+    assert (plain.cached_tokens, plain.loaded_tokens, plain.stored_tokens) == (0, 0, 0)
+    assert (host.cached_tokens, host.loaded_tokens) == (12, 12)
+    assert host.stored_tokens == 12
+    assert none == replace(plain, arm="host:0")
+
+
+def test_idle_blocks_are_lost_after_their_lifetime() -> None:
+    """One prompt every ten seconds: kept for 5 s it is never there, for 20 s always."""
+    prompts = prompts_of([(4, [0])] * 4, 4, 10.0)
+    wanted = replace(SETTING, arms=arms("round-robin", "ttl:5", "ttl:20"), replicas=1)
+    found = experiment(Recorded(prompts=prompts), wanted)
+    assert [each.cached_tokens for each in found.results] == [12, 0, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "said"),
+    [
+        ("merged", {}, "arm merged: what trust scopes have in common is not known"),
+        ("sticky+mended", {}, "arm sticky\\+mended: there is no layout finding"),
+        ("block:6", {}, "multiples of the recorded block of 4 tokens"),
+        ("host:1", {"clock": None}, "need the clock"),
+        ("ttl:9", {"clock": None}, "need the clock"),
+        ("host:1", {"capacity_blocks": None}, "Give the capacity of a replica"),
+        ("memory:2", {"capacity_blocks": None}, "Give the capacity of a replica"),
+        ("ttl:9", {"tiers": (USUAL_HOST,)}, "not modelled together"),
+        ("host:1", {"lifetime_seconds": 9.0}, "not modelled together"),
+    ],
+)
+def test_what_traffic_or_setting_do_not_allow_is_told(
+    text: str, change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(NotAnArm, match=said):
+        experiment(Recorded(prompts=two_conversations(1)),
+                   replace(SETTING, arms=arms(text), **change))  # fmt: skip
 
 
 def test_never_full_loses_nothing() -> None:
