@@ -1,5 +1,6 @@
 """Rows with chains, asked for in a window: with the history before it, and within free memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ WORKING_BYTES_PER_HASH = 80
 # An answer stands in the exporter's own memory, 8 bytes a hash, and once more while it is sent.
 EXPORTER_HASHES = 10_000_000
 _NARROWER = "narrow the window with --since and --until"
-_CHAINS_COME = (
+CHAINS_COME = (
     "chains of block hashes come with the tap, with token ids, messages or prompts in the log, and "
     "with public traces (docs/chains.md)"
 )
@@ -79,19 +80,23 @@ class Room:
         return cls(enough, f"{free / 1e9:.1f} GB of free memory are enough for {enough:,}")
 
 
-def ask_chains(answers: Answers, window: Window, room: Room, history: bool = True) -> Chains:
+def ask_chains(
+    answers: Answers, window: Window, room: Room, history: bool = True, model: str | None = None
+) -> Chains:
     """The rows of a window that has any, behind as much of the horizon as there is room for, or
-    without any `history`.
+    without any `history`; of all models or of one.
 
     PrefixscopeError where no row could be explained, or the window alone has no room.
     """
-    _refuse_unexplained(_counts(answers, window))
+    own: dict[str, object] = {} if model is None else {"model": model}
+    _refuse_unexplained(_counts(answers, window.params() | own))
     spans = _HISTORIES if history else _HISTORIES[-1:]
     if room.hashes is None:
-        return Chains(_answer(answers, "request_chains", window.after(spans[0])))
+        asked = window.after(spans[0]).params() | own
+        return Chains(_answer(answers, "request_chains", asked))
     hashes = 0
     for span in spans if window.since is not None else spans[:1]:
-        asked = window.after(span)
+        asked = window.after(span).params() | own
         hashes = _counts(answers, asked)["hashes"]
         if hashes <= room.hashes:
             return Chains(_answer(answers, "request_chains", asked), span)
@@ -111,8 +116,8 @@ def free_bytes(root: Path = Path("/")) -> int | None:
     return min(known) if known else None
 
 
-def _counts(answers: Answers, window: Window) -> dict[str, int]:
-    (counts,) = _answer(answers, "request_chain_counts", window).to_pylist()
+def _counts(answers: Answers, params: Mapping[str, object]) -> dict[str, int]:
+    (counts,) = _answer(answers, "request_chain_counts", params).to_pylist()
     found: dict[str, int] = counts
     return found
 
@@ -136,12 +141,12 @@ def _refuse_unexplained(counts: dict[str, int]) -> None:
             "prefixscope formats); else use a log that has them"
         )
     if not counts["chain_requests"]:
-        raise PrefixscopeError(f"no row has a chain, so no cause can be told; {_CHAINS_COME}")
+        raise PrefixscopeError(f"no row has a chain of block hashes; {CHAINS_COME}")
 
 
-def _answer(answers: Answers, name: str, window: Window) -> pa.Table:
+def _answer(answers: Answers, name: str, params: Mapping[str, object]) -> pa.Table:
     try:
-        return answers.ask(name, window.params())
+        return answers.ask(name, params)
     except duckdb.OutOfMemoryException as error:
         raise PrefixscopeError(
             "the chains of these requests do not fit into the store's memory limit: "

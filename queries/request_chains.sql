@@ -6,6 +6,7 @@ many_rows: true
 params:
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the request, UTC."}
   arrived: {type: TIMESTAMP, unit: time, meaning: "When the row reached the store, UTC."}
@@ -53,4 +54,5 @@ FROM requests
 WHERE
     prompt_tokens > 0
     AND replica_role IS DISTINCT FROM 'decode'
-    AND in_window(ts, getvariable('since'), getvariable('until'));
+    AND in_window(ts, getvariable('since'), getvariable('until'))
+    AND matches(coalesce(model, ''), getvariable('model'));

@@ -27,10 +27,12 @@ NOT_SERVED = ("response_cache", "no_generation")
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRows:
-    """Recorded traffic, and what of the rows is not in it: prompts without a chain of blocks of
-    tokens, requests of other models, and those whose hashes stand for other lengths."""
+    """Recorded traffic, the rows that it is of in its order, and what of all rows is not in it:
+    prompts without a chain of blocks of tokens, requests of other models, and those whose hashes
+    stand for other lengths."""
 
     recorded: Recorded
+    table: pa.Table
     chainless_requests: int
     other_model_requests: int
     other_grain_requests: int
@@ -68,10 +70,11 @@ def recorded_rows(table: pa.Table, model: str | None = None) -> RecordedRows | N
         return None
     grains = grains_of(rows)
     grain = int(np.bincount(grains[chained]).argmax())
-    kept = rows.filter(pa.array(chained & (grains == grain)))
     in_time = [(name, "ascending") for name in ("ts", "batch", "position")]
+    kept = rows.filter(pa.array(chained & (grains == grain))).sort_by(in_time)
     return RecordedRows(
-        recorded=_recorded(kept.sort_by(in_time), grain),
+        recorded=_recorded(kept, grain),
+        table=kept,
         chainless_requests=int((~chained).sum()),
         other_model_requests=len(table) - len(rows),
         other_grain_requests=int(chained.sum()) - len(kept),
@@ -113,6 +116,8 @@ def _recorded(rows: pa.Table, grain_tokens: int) -> Recorded:
         sessions=_sessions(rows),
         template=_labels(rows["template"]),
         tenant=_labels(rows["tenant"]),
+        scope=_labels(rows["scope"]),
+        replica=_labels(rows["replica"]),
         model=rows["model"][0].as_py(),
         token_hit_ratio=_observed(rows),
     )
