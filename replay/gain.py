@@ -18,13 +18,14 @@ class Gain:
     """Prefill seconds that each saves; less than 0 where it costs more. They add up to `off` less
     `best` over requests that all of these arms served.
 
-    `best`: the arm of the best router, with mended prompts where these were tried.
+    `best`: the arm of the best router, with mended prompts where these were tried (`has_layout`).
     """
 
     best: str
     caching_seconds: float
     routing_seconds: float
     layout_seconds: float
+    has_layout: bool = False
 
 
 def best_routed(outcomes: Mapping[Arm, Outcome], which: Flags) -> Arm | None:
@@ -59,7 +60,7 @@ def gain(outcomes: Mapping[Arm, Outcome], which: Flags) -> Gain | None:
     chosen = [outcomes[arm] for arm in (_OFF, _PLAIN, best, last)]
     took = which & ~np.any([each.refused for each in chosen], axis=0)
     off, plain, routed, laid_out = (_prefill_seconds(each, took) for each in chosen)
-    return Gain(last.name, off - plain, plain - routed, routed - laid_out)
+    return Gain(last.name, off - plain, plain - routed, routed - laid_out, last != best)
 
 
 def _prefill_seconds(served: Outcome, took: Flags) -> float:

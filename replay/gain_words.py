@@ -1,6 +1,9 @@
 """What an experiment comes to: an arm as a row of figures, and what each change saves, in words."""
 
-from replay.arms import Arm, base_of
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from replay.arms import MERGED, Arm, base_of
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
 from replay.groups import GroupResult
@@ -14,82 +17,123 @@ def gain_words(found: Experiment, gpus: int) -> list[str]:
     other change, held against the arm that is the same but for it; none without arms to hold each
     other against, or without a clock."""
     results = {each.arm: each for each in found.results if each.prefill_seconds is not None}
-    lines = []
-    for arm in _in_order(found, results):
-        near = base_of(arm, found.arms)
-        if near is not None and arm.name in results:
-            lines.append(_sentence(found, arm, near[0], near[1], results, gpus))
-    return lines
+    known = [arm for arm in found.arms if arm.name in results]
+    ordered = sorted(known, key=lambda arm: _place(arm, results[arm.name]))
+    return [
+        _sentence(_Change(found, arm, near[0], near[1], gpus), results)
+        for arm in ordered
+        if (near := base_of(arm, known)) is not None
+    ]
 
 
-def _in_order(found: Experiment, results: dict[str, ArmResult]) -> list[Arm]:
-    def place(arm: Arm) -> tuple[int, float]:
-        if not arm.caches:
-            return 0, 0.0
-        if arm == Arm(router=arm.router):
-            return 1, (results[arm.name].ttft_mean_seconds or 0.0) if arm.name in results else 0.0
-        return 2, 0.0
-
-    return sorted(found.arms, key=place)
+def _place(arm: Arm, result: ArmResult) -> tuple[int, float]:
+    if not arm.caches:
+        return 0, 0.0
+    return (1, result.ttft_mean_seconds or 0.0) if arm == Arm(router=arm.router) else (2, 0.0)
 
 
-def _sentence(
-    found: Experiment, arm: Arm, base: Arm, changed: str, results: dict[str, ArmResult], gpus: int
-) -> str:
-    """What one change saves. Caching is held the other way round: what it saves where it is on."""
-    subject, beside = _subject(found, arm, changed), f" beside {base.name}"
-    sign = 1
-    if not arm.caches and base.caches:
-        subject, beside, sign = "Caching", f" ({arm.name} → {base.name})", -1
-    told = _difference(found, arm.name, base.name)
-    seconds = sign * gpus * (
-        -told.change if told else
-        (results[base.name].prefill_seconds or 0.0) - (results[arm.name].prefill_seconds or 0.0)
-    )  # fmt: skip
+@dataclass(frozen=True)
+class _Change:
+    """An arm beside the one that is the same but for the field `changed`."""
+
+    found: Experiment
+    arm: Arm
+    base: Arm
+    changed: str
+    gpus: int
+
+    @property
+    def is_caching(self) -> bool:
+        """Told the other way round: of caching is said what it saves where it is on."""
+        return self.changed == "caches"
+
+    @property
+    def difference(self) -> Difference | None:
+        """In prefill seconds; None where it is not known how surely."""
+        pair = [self.arm.name, self.base.name, PREFILL]
+        told = (
+            each for each in self.found.differences if [each.arm, each.base, each.figure] == pair
+        )
+        return next(told, None)
+
+    def saved(self, prefill_seconds: float) -> float:
+        """GPU-seconds that are saved, a day where that can be told, where an arm takes more."""
+        sign = 1 if self.is_caching else -1
+        return sign * prefill_seconds * self.gpus / (_days_told(self.found) or 1.0)
+
+
+def _sentence(change: _Change, results: Mapping[str, ArmResult]) -> str:
+    subject, told = _subject(change), change.difference
+    beside = f" beside {change.base.name}"
+    notes = []
+    if change.is_caching:
+        beside, notes = "", [f"{change.arm.name} → {change.base.name}"]
     if told is not None and told.low <= 0 <= told.high:
         return f"{subject} makes no difference{beside} that can be told."
-    interval = ""
-    if told is not None:
-        ends = sorted(-sign * gpus * end / _days(found) for end in (told.low, told.high))
-        interval = f" (95 %: {ends[0]:,.0f} to {ends[1]:,.0f})"
-    return f"{subject} {_saves(seconds, found)}{beside}{interval}."
+    if told is None:
+        arm, base = (results[each.name].prefill_seconds for each in (change.arm, change.base))
+        saved = change.saved((arm or 0.0) - (base or 0.0))
+    else:
+        saved = change.saved(told.change)
+        # Both ends are on the side of the difference itself, which "saves" or "costs" says.
+        low, high = sorted(abs(change.saved(end)) for end in (told.low, told.high))
+        notes.append(f"95 %: {low:,.0f} to {high:,.0f}")
+    brackets = f" ({'; '.join(notes)})" if notes else ""
+    return f"{subject} {_saves(saved, change.found)}{beside}{brackets}."
 
 
-def _subject(found: Experiment, arm: Arm, changed: str) -> str:
+def _subject(change: _Change) -> str:
     """The change by which an arm differs, as the subject of a sentence."""
-    device = "× the device's memory"
-    mended = f" ({', '.join(found.mended_words)})" if found.mended_words else ""
+    arm, setting = change.arm, change.found.setting
+    mended = change.found.mended_words
+    told = f" ({', '.join(mended)})" if mended else ""
     return {
+        "caches": "Caching",
         "router": f"Routing by {arm.router}",
-        "replicas": f"Serving by {arm.replicas} replicas instead of {found.setting.replicas}",
-        "memory_factor": f"Memory of {arm.memory_factor:g} × as much",
-        "tier_factor": f"A host tier of {arm.tier_factor or 0:g} {device}",
-        "block_tokens": f"Reuse by blocks of {arm.block_tokens} tokens",
+        "replicas": f"Serving by {arm.replicas} replicas instead of {setting.replicas}",
+        "memory_factor": f"Memory of {arm.memory_factor:g} × the size",
+        "tier_factor": f"A host tier of {arm.tier_factor:g} × the device's memory"
+                       if arm.tier_factor else "Doing without a host tier",
+        "block_tokens": f"Reuse by blocks of {arm.block_tokens} tokens instead of "
+                        f"{setting.rule.block_tokens}",
         "lifetime_seconds": f"Losing idle blocks after {arm.lifetime_seconds or 0:g} s",
-        "traffic": "Reuse without isolation" if arm.traffic == "merged"
-                   else f"Mending the layout{mended}",
-        "caches": "Switching caching off",
-    }[changed]  # fmt: skip
+        "traffic": "Doing without isolation of trust scopes" if arm.traffic == MERGED
+                   else f"Mending the layout{told}",
+    }[change.changed]  # fmt: skip
 
 
-def _difference(found: Experiment, arm: str, base: str) -> Difference | None:
-    pairs = ((each.arm, each.base, each.figure, each) for each in found.differences)
-    return next((each for *told, each in pairs if told == [arm, base, PREFILL]), None)
+def split_words(found: Experiment, gpus: int) -> str | None:
+    """Of what the best arm saves beside caching off, whose it is; None where that is not known."""
+    gain = found.gain
+    if gain is None:
+        return None
+    parts = {"caching": gain.caching_seconds, "routing": gain.routing_seconds}
+    if gain.has_layout:
+        parts["layout"] = gain.layout_seconds
+    scale = gpus / (_days_told(found) or 1.0)
+    told = " + ".join(f"{name} {seconds * scale:,.0f}" for name, seconds in parts.items())
+    whole = sum(parts.values()) * scale
+    return f"Saved by {gain.best}: {told} = {whole:,.0f} GPU-seconds of prefill{_a_day(found)}."
 
 
-def _days(found: Experiment) -> float:
-    """What is told is by the day only where the requests took an hour at least."""
-    return found.days if found.days is not None and found.days >= _HOUR_DAYS else 1.0
+def _days_told(found: Experiment) -> float | None:
+    """Days of traffic; None where it took less than an hour, which says nothing of a day."""
+    return found.days if found.days is not None and found.days >= _HOUR_DAYS else None
+
+
+def _a_day(found: Experiment) -> str:
+    return "" if _days_told(found) is None else " a day"
 
 
 def _saves(gpu_seconds: float, found: Experiment) -> str:
     word = "costs" if gpu_seconds < 0 else "saves"
-    a_day = " a day" if found.days is not None and found.days >= _HOUR_DAYS else ""
-    return f"{word} {abs(gpu_seconds) / _days(found):,.0f} GPU-seconds of prefill{a_day}"
+    return f"{word} {abs(gpu_seconds):,.0f} GPU-seconds of prefill{_a_day(found)}"
 
 
-def arm_row(each: ArmResult, gpus: int) -> dict[str, object]:
-    """Its figures by name; those that need a clock are left out without one."""
+def arm_row(each: ArmResult, gpus: int, token_bytes: int | None = None) -> dict[str, object]:
+    """Its figures by name; those that need a clock are left out without one, and bytes where
+    nobody knows what KV weighs."""
+    moved = {"loaded_bytes": each.loaded_tokens, "stored_bytes": each.stored_tokens}
     return {
         "arm": each.arm,
         "requests": each.requests,
@@ -101,6 +145,7 @@ def arm_row(each: ArmResult, gpus: int) -> dict[str, object]:
         "evicted_blocks": each.evicted_blocks,
         "loaded_tokens": each.loaded_tokens,
         "stored_tokens": each.stored_tokens,
+        **({name: tokens * token_bytes for name, tokens in moved.items()} if token_bytes else {}),
         **_times(each, gpus),
     }
 
