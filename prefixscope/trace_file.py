@@ -1,14 +1,11 @@
 """Traces of hash ids read straight into columns, without a store between.
 
-What replay needs of such a trace is four numbers a request and its ids, millions of them; rows
-of a store would cost ten times the memory. Read is the format of Mooncake and of all that write
-it (Dynamo, AIPerf, `prefixscope export`): one JSON object a line with `timestamp`, `input_length`,
-`output_length` and `hash_ids`, an id for each block of the prompt, the last block partial.
+Which kinds there are stands in `trace_lines`; what is assumed of a trace is printed with every
+figure from it.
 """
 
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -16,159 +13,228 @@ import msgspec
 import numpy as np
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.packed import DAMAGED, open_input
+from exporter.sources.packed import DAMAGED, open_input, peek
+from prefixscope.trace_columns import Columns, NotATraceRow, added_up
+from prefixscope.trace_labels import TraceLabels, read_labels
+from prefixscope.trace_lines import (
+    MICROSECONDS,
+    MILLISECONDS,
+    Kind,
+    Reader,
+    is_document,
+    kind_of,
+)
 from replay.known_blocks import numbered
 from replay.prompts import Prompts
-from replay.traffic import Flags, Numbers, Seconds, starts_of
+from replay.recorded import Labels, Recorded
+from replay.traffic import Flags, Names, Numbers, Seconds, starts_of
 
 # The block of the format's first traces; the file does not carry it.
 USUAL_BLOCK_TOKENS = 512
 _OTHER_BLOCK_TOKENS = tuple(1 << power for power in range(4, 15))
-MILLISECONDS = 1e-3
-
-
-class _Line(msgspec.Struct, gc=False):
-    """Fields not named here (sessions, priorities) are skipped, not built."""
-
-    timestamp: float
-    input_length: int
-    hash_ids: list[int]
-    output_length: int = 0
-    session_id: object = None
-    chat_id: object = None
-
-
-# An answer of more is a mistake, and would need memory of its own in a replay.
-_MOST_OUTPUT_TOKENS = 100_000_000
 _MOST_SECONDS = 10 * 366 * 86_400.0
-_DECODER = msgspec.json.Decoder(_Line)
-
-
-@dataclass(frozen=True)
-class TraceFile:
-    """A trace, and what was assumed of it. `seconds_each`: of one unit of its time."""
-
-    prompts: Prompts
-    name: str
-    seconds_each: float
-
-    def words(self) -> str:
-        """What was read, for a person to check before believing a figure."""
-        prompts = self.prompts
-        span = float(prompts.arrived[-1]) if len(prompts) else 0.0
-        unit = "milliseconds" if self.seconds_each == MILLISECONDS else "seconds"
-        return (
-            f"{self.name}: {len(prompts):,} requests in {span:,.1f} s (times read as {unit}), "
-            f"{int(prompts.prompt_tokens.sum()):,} prompt tokens, {len(prompts.blocks):,} blocks "
-            f"of {prompts.block_tokens} tokens, {prompts.distinct_blocks:,} different"
-        )
-
-
-class _NotATrace(ValueError):
-    pass
-
+_UNITS = {MILLISECONDS: "milliseconds", MICROSECONDS: "microseconds"}
+_HEAD_BYTES = 4096
+_FILES_TO_NAME = 3
 
 # Said once, of the first line: of one line among others the line itself is wrong.
 _ANOTHER_LOG = "not a trace of hash ids; make one with `prefixscope export {} --out trace.jsonl`"
 
 
-def _has_hash_ids(line: bytes) -> bool:
-    """Is it meant as a line of a trace, whatever else is wrong with it?"""
-    return b'"hash_ids"' in line
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace, and what was assumed of it. `seconds_each`: of one unit of its time; `of_bytes`:
+    lengths are bytes of text, not tokens."""
+
+    recorded: Recorded
+    name: str
+    seconds_each: float
+    of_bytes: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def prompts(self) -> Prompts:
+        """As they were."""
+        return self.recorded.prompts
+
+    def words(self) -> str:
+        """What was read, for a person to check before believing a figure."""
+        prompts = self.prompts
+        span = float(prompts.arrived[-1]) if len(prompts) else 0.0
+        unit = _UNITS.get(self.seconds_each, "seconds")
+        of = "bytes" if self.of_bytes else "tokens"
+        told = (
+            f"{self.name}: {len(prompts):,} requests in {span:,.1f} s (times read as {unit}), "
+            f"{int(prompts.prompt_tokens.sum()):,} prompt {of}, {len(prompts.blocks):,} blocks "
+            f"of {prompts.block_tokens} {of}, {prompts.distinct_blocks:,} different"
+        )
+        return ". ".join((told, *self.notes))
 
 
-@dataclass
-class _Columns:
-    """`ends`: how many rows there are once each file is read."""
+def read_trace(
+    paths: Sequence[Path],
+    block_tokens: int | None = None,
+    seconds_each: float | None = None,
+    labels: Path | None = None,
+) -> TraceFile:
+    """Read a trace, plain or packed; several files are parts of one, by the same ids.
 
-    times: "array[float]" = field(default_factory=lambda: array("d"))
-    prompt_tokens: "array[int]" = field(default_factory=lambda: array("q"))
-    output_tokens: "array[int]" = field(default_factory=lambda: array("q"))
-    lengths: "array[int]" = field(default_factory=lambda: array("q"))
-    ids: "array[int]" = field(default_factory=lambda: array("Q"))
-    ends: list[tuple[Path, int]] = field(default_factory=list)
+    `block_tokens`: tokens an id stands for; None: as stated, else 512 where the rows fit that, else
+    the only power of two they fit. `seconds_each`: of a unit of its times; None: as its kind has
+    it. `labels`: beside it, as `prefixscope export --labels` writes it. PrefixscopeError names
+    file, line and remedy: a line that is none, ids that do not fit the length, rows out of order
+    of time, no rows.
+    """
+    files = _Files()
+    for path in paths:
+        files.read(path)
+    columns, kind, name = files.reader.columns, files.kind, _name_of(paths)
+    if not len(columns) or kind is None:
+        raise PrefixscopeError(f"{name}: there are no requests in it")
+    given = TraceLabels() if labels is None else read_labels(labels, len(columns))
+    unit = seconds_each or kind.seconds_each
+    prompts, order = _prompts(columns, kind, block_tokens, unit)
+    _check_span(prompts.arrived, name)
+    return TraceFile(
+        _recorded(columns, given, prompts, order), name, unit, kind.of_bytes,
+        tuple(_notes(columns, kind)),
+    )  # fmt: skip
+
+
+def _name_of(paths: Sequence[Path]) -> str:
+    if len(paths) <= _FILES_TO_NAME:
+        return ", ".join(map(str, paths))
+    return f"{paths[0]} and {len(paths) - 1} more files"
+
+
+class _Files:
+    """All files of a trace; PrefixscopeError where a line is none."""
+
+    def __init__(self) -> None:
+        self.reader = Reader()
+        self.kind: Kind | None = None
 
     def read(self, path: Path) -> None:
-        """All rows of a file. PrefixscopeError where a line is none."""
+        """All rows of a file."""
         try:
             with path.open("rb") as file:
-                for number, line in enumerate(open_input(cast("BinaryIO", file)), 1):
-                    self._read_line(line, path, number)
+                self._read_stream(open_input(cast("BinaryIO", file)), path)
         except OSError as error:
             raise PrefixscopeError(f"{path}: {error.strerror or error}") from error
         except DAMAGED as error:
             raise PrefixscopeError(f"{path}: the packed data is damaged: {error}") from error
-        self.ends.append((path, len(self.times)))
+        self.reader.columns.ends.append((path, len(self.reader.columns)))
 
-    def _read_line(self, line: bytes, path: Path, number: int) -> None:
-        if line.isspace():
-            return
-        place = f"{path}, line {number}"
+    def _read_stream(self, stream: BinaryIO, path: Path) -> None:
+        head, stream = peek(stream, _HEAD_BYTES)
+        lines = (stream.read(),) if is_document(head) else stream
+        reader, number, kind = self.reader, 1, None
         try:
-            self._add(_DECODER.decode(line))
+            for number, line in enumerate(lines, 1):
+                if line.isspace():
+                    continue
+                if kind is None:
+                    kind = self._agreed(line, path, number)
+                    decode, add = msgspec.json.Decoder(kind.row).decode, kind.add
+                add(reader, decode(line))
         except OverflowError:
             said = "hash_ids must be from 0 to 2^64 - 1, and lengths below 2^63"
-            raise PrefixscopeError(f"{place}: {said}") from None
-        except (msgspec.DecodeError, _NotATrace) as error:
-            if number == 1 and not _has_hash_ids(line):
-                raise PrefixscopeError(f"{place}: {_ANOTHER_LOG.format(path)}") from None
-            raise PrefixscopeError(f"{place}: {error}; correct the line or leave it out") from None
+            raise PrefixscopeError(f"{path}, line {number}: {said}") from None
+        except (msgspec.DecodeError, NotATraceRow) as error:
+            said = f"{error}; correct the line or leave it out"
+            raise PrefixscopeError(f"{path}, line {number}: {said}") from None
 
-    def _add(self, row: _Line) -> None:
-        if row.session_id is not None or row.chat_id is not None:
-            raise _NotATrace("rows of a session_id or chat_id state turns, which are not read here")
-        if row.input_length < 1 or not 0 <= row.output_length <= _MOST_OUTPUT_TOKENS:
-            most = f"from 0 to {_MOST_OUTPUT_TOKENS:,}"
-            raise _NotATrace(f"input_length must be at least 1 and output_length {most}")
-        self.ids.extend(row.hash_ids)
-        self.times.append(row.timestamp)
-        self.prompt_tokens.append(row.input_length)
-        self.output_tokens.append(row.output_length)
-        self.lengths.append(len(row.hash_ids))
-
-    def place(self, row: int) -> str:
-        """Where a row stands, for a person; empty lines do not count."""
-        begin = 0
-        for path, end in self.ends:
-            if row < end:
-                return f"{path}, row {row - begin + 1}"
-            begin = end
-        raise IndexError(row)
+    def _agreed(self, line: bytes, path: Path, number: int) -> Kind:
+        """The kind of a file by its first line, which is that of all files."""
+        kind = kind_of(line)
+        if kind is None:
+            raise PrefixscopeError(f"{path}, line {number}: {_ANOTHER_LOG.format(path)}")
+        if self.kind not in (None, kind):
+            raise PrefixscopeError(
+                f"{path}, line {number}: a trace of another kind than the files before it: give"
+                " only one kind at a time"
+            )
+        self.kind = kind
+        return kind
 
 
-def read_trace(
-    paths: Sequence[Path], block_tokens: int | None = None, seconds_each: float = MILLISECONDS
-) -> TraceFile:
-    """Read a trace, plain or packed; several files are parts of one, by the same ids.
-
-    `block_tokens`: tokens an id stands for; None: 512 where the rows fit that, else the only power
-    of two they fit. PrefixscopeError names file, line and remedy: a line that is none, ids that do
-    not fit the length, rows out of order of time, no rows.
-    """
-    columns = _Columns()
-    for path in paths:
-        columns.read(path)
-    name = ", ".join(map(str, paths))
-    if not columns.times:
-        raise PrefixscopeError(f"{name}: there are no requests in it")
+def _prompts(
+    columns: Columns, kind: Kind, block_tokens: int | None, seconds_each: float
+) -> tuple[Prompts, Numbers | None]:
+    """In order of time, and which rows they are; None: as they stand."""
     times = np.frombuffer(columns.times, np.float64)
-    _check_order(times, columns)
-    arrived = (times - times[0]) * seconds_each
-    _check_span(arrived, name)
     prompt_tokens = np.frombuffer(columns.prompt_tokens, np.int64)
     lengths = np.frombuffer(columns.lengths, np.int64)
+    block = _block_tokens(prompt_tokens, lengths, block_tokens, columns, kind)
+    sessions = columns.sessions.codes(len(columns)) if columns.turns else None
+    if sessions is None:
+        _check_order(times, columns)
+        blocks = columns.blocks()
+    else:
+        ids = np.frombuffer(columns.ids, np.uint64)
+        prompt_tokens, ids, lengths = added_up(sessions, prompt_tokens, ids, lengths, block)
+        blocks = numbered(ids)[0]
     prompts = Prompts(
-        arrived=arrived,
+        arrived=(times - times.min()) * seconds_each,
         prompt_tokens=prompt_tokens,
         output_tokens=np.frombuffer(columns.output_tokens, np.int64),
-        blocks=numbered(np.frombuffer(columns.ids, np.uint64))[0],
+        blocks=blocks,
         starts=starts_of(lengths),
-        block_tokens=_block_tokens(prompt_tokens, lengths, block_tokens, columns),
+        block_tokens=block,
     )
-    return TraceFile(prompts, name, seconds_each)
+    if sessions is None:
+        return prompts, None
+    # Turns stand by their session as often as by their time.
+    order = np.argsort(times, kind="stable")
+    return prompts.picked(order), order
 
 
-def _check_order(times: Seconds, columns: _Columns) -> None:
+def _recorded(
+    columns: Columns, labels: TraceLabels, prompts: Prompts, order: Numbers | None
+) -> Recorded:
+    rows = len(prompts)
+    return Recorded(
+        prompts=prompts,
+        sessions=_numbers_of(_sorted(labels.session or columns.sessions.labels(rows), order)),
+        template=_sorted(labels.template or columns.templates.labels(rows), order),
+        tenant=_sorted(labels.tenant, order),
+        scope=_sorted(columns.scopes.labels(rows), order),
+        replica=_sorted(labels.replica, order),
+    )
+
+
+def _sorted(labels: Labels | None, order: Numbers | None) -> Labels | None:
+    if labels is None or order is None:
+        return labels
+    return Labels(labels.codes[order], labels.names)
+
+
+def _numbers_of(sessions: Labels | None) -> Names | None:
+    """A number for each session, and one of its own for a request without."""
+    if sessions is None:
+        return None
+    own = len(sessions.names) + np.arange(len(sessions.codes))
+    return np.where(sessions.codes < 0, own, sessions.codes).astype(np.uint64)
+
+
+def _notes(columns: Columns, kind: Kind) -> Iterator[str]:
+    if columns.turns:
+        yield "Rows of a session state what each turn adds: they were added up and sorted by time"
+    if columns.starts_by_delay:
+        yield (
+            f"{columns.starts_by_delay:,} turns start by their delay after the start of the turn"
+            " before, as nobody tells how long its answer took"
+        )
+    if kind.own_times:
+        yield (
+            f"Times are of each trace alone: its {len(columns.scopes.names):,} traces run one"
+            " behind the other, not beside each other"
+        )
+    if kind.of_bytes:
+        yield "Lengths are bytes of text, and so is every figure of tokens here"
+
+
+def _check_order(times: Seconds, columns: Columns) -> None:
     back = np.flatnonzero(~(np.diff(times) >= 0))
     if len(back):
         raise PrefixscopeError(
@@ -186,12 +252,16 @@ def _check_span(arrived: Seconds, name: str) -> None:
         )
 
 
-def _block_tokens(prompt: Numbers, lengths: Numbers, given: int | None, columns: _Columns) -> int:
+def _block_tokens(
+    prompt: Numbers, lengths: Numbers, given: int | None, columns: Columns, kind: Kind
+) -> int:
     """The block that every row fits."""
     sizes = (USUAL_BLOCK_TOKENS, *_OTHER_BLOCK_TOKENS)
-    fitting = [size for size in sizes if _fits(prompt, lengths, size).all()]
-    block = given or (fitting[0] if fitting else USUAL_BLOCK_TOKENS)
-    fits = _fits(prompt, lengths, block)
+    if columns.block_tokens:
+        sizes = (columns.block_tokens,)
+    fitting = [size for size in sizes if _fits(prompt, lengths, size, kind).all()]
+    block = given or (fitting[0] if fitting else sizes[0])
+    fits = _fits(prompt, lengths, block, kind)
     if fits.all():
         return block
     row = int(np.argmin(fits))
@@ -201,12 +271,18 @@ def _block_tokens(prompt: Numbers, lengths: Numbers, given: int | None, columns:
         else "give the tokens an id stands for with --block-tokens, or leave such rows out"
     )
     raise PrefixscopeError(
-        f"{columns.place(row)}: {int(prompt[row]):,} tokens are {-(-int(prompt[row]) // block):,} "
+        f"{columns.place(row)}: {int(prompt[row]):,} tokens are "
+        f"{int(_blocks_of(prompt[row], block, kind)):,} "
         f"blocks of {block} tokens, and it has {int(lengths[row]):,} ids, as have "
         f"{int((~fits).sum()):,} of {len(prompt):,} rows another number; {remedy}"
     )
 
 
-def _fits(prompt: Numbers, lengths: Numbers, block: int) -> Flags:
-    fits: Flags = -(-prompt // block) == lengths
+def _fits(prompt: Numbers, lengths: Numbers, block: int, kind: Kind) -> Flags:
+    fits: Flags = _blocks_of(prompt, block, kind) == lengths
     return fits
+
+
+def _blocks_of(prompt: Numbers, block: int, kind: Kind) -> Numbers:
+    """How many ids so many tokens have."""
+    return -(-prompt // block) if kind.names_partial else prompt // block

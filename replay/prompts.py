@@ -69,8 +69,8 @@ class Prompts:
             block_tokens=block_tokens,
         )
 
-    def picked(self, which: Flags) -> "Prompts":
-        """Some of them, in their order, by the same numbers of blocks."""
+    def picked(self, which: Flags | Numbers) -> "Prompts":
+        """Some of them, or all in another order, by the same numbers of blocks."""
         lengths = np.diff(self.starts)[which]
         return Prompts(
             arrived=self.arrived[which],

@@ -68,7 +68,8 @@ def test_rows_out_of_order_are_refused(tmp_path: Path) -> None:
         ('{"timestamp": 1, "input_length": "5", "hash_ids": [1]}', "$.input_length"),
         ('{"timestamp": 1, "input_length": 0, "hash_ids": []}', "input_length must be at least 1"),
         ('{"timestamp": 1, "input_length": 5, "hash_ids": [-1]}', "from 0 to 2^64 - 1"),
-        ('{"timestamp": 1, "input_length": 5, "hash_ids": [1], "session_id": "s"}', "state turns"),
+        ('{"input_length": 5, "hash_ids": [1]}', "timestamp is missing"),
+        ('{"input_length": 5, "hash_ids": [1], "session_id": "s", "delay": 9}', "a turn needs"),
     ],
 )
 def test_a_line_that_is_none_is_named(tmp_path: Path, line: str, said: str) -> None:
