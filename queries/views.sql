@@ -397,6 +397,7 @@ slopes AS (
         replica, model, ranked_basis, point,
         count(*) AS requests,
         regr_slope(seconds, computed_tokens) AS seconds_per_token,
+        regr_intercept(seconds, computed_tokens) AS intercept_seconds,
         least(regr_r2(seconds, computed_tokens), 1) AS fit,
         min(computed_tokens) AS min_computed_tokens,
         max(computed_tokens) AS max_computed_tokens
@@ -412,6 +413,11 @@ slopes AS (
 SELECT
     replica, model, requests,
     1 / seconds_per_token AS tokens_per_second,
+    -- A queue that is not known, or the way from a gateway or client, would be in it.
+    CASE
+        WHEN ranked_basis[1] = '1' OR (ranked_basis[1] = '2' AND point LIKE 'engine%')
+            THEN greatest(intercept_seconds, 0)
+    END AS overhead_seconds,
     fit, min_computed_tokens, max_computed_tokens,
     concat_ws(' at ', ranked_basis[3:], nullif(point, '')) AS basis
 FROM slopes

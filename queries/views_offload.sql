@@ -220,3 +220,10 @@ SELECT
     sum(dropped_tokens) AS dropped_tokens
 FROM tiers
 GROUP BY value, tier;
+
+-- KV tokens that a map of a tier's memory ("host/tokens" -> amount) tells; NULL where it does not.
+CREATE OR REPLACE MACRO kv_tokens(amounts, tier, block_size, bytes_per_token) AS coalesce(
+    amounts[tier || '/tokens'],
+    amounts[tier || '/blocks'] * block_size,
+    round(amounts[tier || '/bytes'] / bytes_per_token)
+)::BIGINT;

@@ -29,8 +29,8 @@ def test_slope_leaves_out_fixed_work(ask: Ask, insert: Insert) -> None:
     (row,) = ask("prefill_speed")
     assert row == {
         "replica": "a", "model": "m", "requests": 100, "tokens_per_second": pytest.approx(4000.0),
-        "fit": pytest.approx(1.0), "min_computed_tokens": 10, "max_computed_tokens": 1000,
-        "basis": "prefill_seconds",
+        "overhead_seconds": pytest.approx(0.05), "fit": pytest.approx(1.0),
+        "min_computed_tokens": 10, "max_computed_tokens": 1000, "basis": "prefill_seconds",
     }  # fmt: skip
     # 0 + 10 + … + 990 cached tokens = 49500, at 4000 tokens a second
     (saved,) = ask("prefill")
@@ -81,10 +81,22 @@ def test_time_to_first_token_less_queue_where_the_engine_gives_no_time(
     (row,) = ask("prefill_speed")
     assert row["tokens_per_second"] == pytest.approx(4000.0)
     assert row["basis"] == "ttft_seconds - queue_seconds at gateway"
+    assert row["overhead_seconds"] is None, "the way from the gateway would be in it"
+    cursor.execute("UPDATE requests SET ttft_point = 'engine_arrival'")
+    assert ask("prefill_speed")[0]["overhead_seconds"] == pytest.approx(0.05)
     cursor.execute("UPDATE requests SET queue_seconds = NULL")
     (row,) = ask("prefill_speed")
     assert row["tokens_per_second"] == pytest.approx(4000.0)
-    assert row["basis"] == "ttft_seconds, queue unknown at gateway"
+    assert row["basis"] == "ttft_seconds, queue unknown at engine_arrival"
+    assert row["overhead_seconds"] is None, "so would the queue"
+
+
+def test_overhead_is_never_below_nothing(
+    cursor: duckdb.DuckDBPyConnection, ask: Ask, insert: Insert
+) -> None:
+    insert("requests", requests(100, speed=4000.0))
+    cursor.execute("UPDATE requests SET prefill_seconds = greatest(prefill_seconds - 0.1, 0)")
+    assert ask("prefill_speed")[0]["overhead_seconds"] == 0.0
 
 
 def test_each_replica_is_priced_at_its_own_speed(ask: Ask, insert: Insert) -> None:

@@ -1,0 +1,57 @@
+/*
+name: decode_speed
+question: How long does each replica take for a generated token, and of how many requests is that known?
+grain: one row per replica and model with requests of at least two generated tokens
+params:
+  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
+  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+columns:
+  replica: {type: VARCHAR, unit: name, meaning: "Replica, '' if requests do not name it."}
+  model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
+  requests: {type: BIGINT, unit: requests, meaning: "Requests of at least two generated tokens."}
+  told_requests: {type: BIGINT, unit: requests, meaning: "Of them those whose times of first and last token are known: streamed, and the last after the first."}
+  coverage: {type: DOUBLE, unit: ratio, meaning: "told_requests / requests."}
+  seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "Median over these of (end - first token) / (output tokens - 1), under the load there was; NULL below 20 of them."}
+  low_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "A quarter of them took less."}
+  high_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "A quarter of them took more."}
+*/
+WITH decoded AS (
+    SELECT
+        coalesce(replica, '') AS replica,
+        coalesce(model, '') AS model,
+        output_tokens - 1 AS following_tokens,
+        -- From the start; a clock that begins when the engine schedules leaves the queue out.
+        CASE
+            WHEN stream IS NOT DISTINCT FROM false THEN NULL
+            WHEN ttft_point = 'engine_scheduled' THEN e2e_seconds - queue_seconds - ttft_seconds
+            ELSE e2e_seconds - ttft_seconds
+        END AS seconds
+    FROM requests
+    WHERE
+        in_window(ts, getvariable('since'), getvariable('until'))
+        AND output_tokens >= 2
+        AND matches(coalesce(model, ''), getvariable('model'))
+        AND matches(coalesce(replica, ''), getvariable('replica'))
+),
+
+speeds AS (
+    SELECT
+        replica, model,
+        count(*) AS requests,
+        count(*) FILTER (seconds > 0) AS told_requests,
+        quantile_cont(seconds / following_tokens, [0.25, 0.5, 0.75]) FILTER (seconds > 0)
+            AS quartiles
+    FROM decoded
+    GROUP BY replica, model
+)
+
+SELECT
+    replica, model, requests, told_requests,
+    told_requests / requests AS coverage,
+    CASE WHEN told_requests >= 20 THEN quartiles[2] END AS seconds_per_token,
+    CASE WHEN told_requests >= 20 THEN quartiles[1] END AS low_seconds_per_token,
+    CASE WHEN told_requests >= 20 THEN quartiles[3] END AS high_seconds_per_token
+FROM speeds
+ORDER BY replica, model;
