@@ -14,6 +14,8 @@ as a pool of blocks does.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +51,9 @@ class RadixCache:
         self._whole_leaves = whole_leaves
         self._root = Node([], None)
         self._clock = 0
+        # Leaves by their last use, some of them out of date; the serial number parts equal ones.
+        self._leaves: list[tuple[int, int, Node]] = []
+        self._serial = count()
         self._cached, self._locked, self._own = 0, 0, 0
 
     @property
@@ -117,7 +122,7 @@ class RadixCache:
         """Forget every cached page, as a restart does. Only while nothing runs."""
         if self.running_pages:
             raise ValueError(f"{self.running_pages} pages are held by running requests")
-        self._root, self._cached = Node([], None), 0
+        self._root, self._cached, self._leaves = Node([], None), 0, []
 
     def _walk(self, chain: Sequence[int]) -> Node:
         """The node that ends with the last page of `chain` that is there, split off if need be."""
@@ -159,6 +164,7 @@ class RadixCache:
             step.locks += change
             if was_free != (step.locks == 0):
                 self._locked += len(step.pages) if was_free else -len(step.pages)
+                self._remember(step)
             step = step.parent
 
     def _touch(self, node: Node) -> None:
@@ -167,39 +173,47 @@ class RadixCache:
         while step is not None:
             step.used = self._clock
             step = step.parent
+        self._remember(node)
+
+    def _remember(self, node: Node) -> None:
+        """A node may have become one that can be freed, or another time."""
+        if _is_free_leaf(node):
+            heappush(self._leaves, (node.used, next(self._serial), node))
 
     def _evict(self, pages: int) -> None:
         """Free at least so many pages, if so many are unlocked."""
-        while pages > 0:
-            leaf = min(self._free_leaves(), key=lambda node: node.used, default=None)
-            if leaf is None or leaf.parent is None:
-                return
+        while pages > 0 and self._leaves:
+            used, _, leaf = heappop(self._leaves)
+            if used != leaf.used or not _is_free_leaf(leaf):
+                continue
             lost = len(leaf.pages) if self._whole_leaves else 1
-            if lost == len(leaf.pages):
-                del leaf.parent.children[leaf.pages[0]]
+            parent = leaf.parent
+            if lost == len(leaf.pages) and parent is not None:
+                del parent.children[leaf.pages[0]]
+                leaf.parent = None
+                self._remember(parent)
             else:
                 leaf.pages.pop()
+                self._remember(leaf)
             self._cached -= lost
             self.evicted_pages += lost
             pages -= lost
 
-    def _free_leaves(self) -> list[Node]:
-        stack, leaves = [self._root], []
-        while stack:
-            node = stack.pop()
-            stack += node.children.values()
-            if not node.children and node.locks == 0 and node.parent is not None:
-                leaves.append(node)
-        return leaves
+
+def _is_free_leaf(node: Node) -> bool:
+    """In the tree, not its root, without children and not locked."""
+    return node.parent is not None and not node.children and node.locks == 0
 
 
 def _shared(pages: Sequence[int], chain: Sequence[int], begin: int) -> int:
     """How many pages of a run are those of the chain from `begin` on."""
     most = min(len(pages), len(chain) - begin)
-    count = 0
-    while count < most and pages[count] == chain[begin + count]:
-        count += 1
-    return count
+    if pages[:most] == chain[begin : begin + most]:  # nearly always, and far quicker
+        return most
+    shared = 0
+    while shared < most and pages[shared] == chain[begin + shared]:
+        shared += 1
+    return shared
 
 
 def _split(node: Node, at: int) -> Node:

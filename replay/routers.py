@@ -60,6 +60,16 @@ class Router:
         """Its place in ROUTERS, as compiled code knows it."""
         return ROUTERS.index(self.name)
 
+    def keys(self, blocks: Small, starts: Numbers, sessions: Names | None) -> Names:
+        """What consistent hashing goes by: of `session` the conversation, where it is known."""
+        if self.number == SESSION and sessions is not None:
+            return sessions
+        return keys_of(blocks, starts, self.prefix_blocks)
+
+    def draws(self, requests: int) -> Numbers:
+        """A number for each request, from which `random` chooses."""
+        return np.random.default_rng(self.seed).integers(0, 1 << 31, requests)
+
 
 @dataclass(frozen=True)
 class Ring:

@@ -6,12 +6,13 @@ import numpy as np
 
 from replay.arms import Arm
 from replay.prompts import Prompts
+from replay.radix_fleet import serve_by_trees
 from replay.recorded import Recorded
 from replay.routing import imbalance_ratio
 from replay.setting import Setting, variant_of
 from replay.timed import Fleet, serve_timed
 from replay.traffic import Flags, Numbers, Seconds, Small
-from replay.untimed import serve
+from replay.untimed import serve as serve_by_blocks
 
 PERCENTILES = (50, 90, 99)
 
@@ -83,6 +84,7 @@ def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
         tier=tiers[0] if tiers and arm.caches else None,
         lifetime_seconds=lifetime if arm.caches else None,
         caches=arm.caches,
+        clients=setting.clients,
     )
     served = serve_timed(prompts, setting.rule_of(prompts), fleet, recorded.sessions)
     return Outcome(
@@ -97,6 +99,7 @@ def _untimed(arm: Arm, prompts: Prompts, recorded: Recorded, setting: Setting) -
     router = replace(setting.router, name=arm.router)
     capacity = setting.capacity_of(arm, recorded.prompts.block_tokens)
     rule = setting.rule_of(prompts)
+    serve = serve_by_trees if setting.cache == "radix" else serve_by_blocks
     served = serve(prompts, rule, router, replicas, capacity, recorded.sessions)
     nothing = np.zeros(len(prompts), np.int64)
     return Outcome(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from replay.arms import MENDED, MERGED, PLAIN, Arm, NotAnArm
 from replay.clock import Clock, Tier
@@ -10,6 +11,7 @@ from replay.recorded import Recorded
 from replay.routers import Router
 from replay.rules import CacheRule
 
+Cache = Literal["blocks", "radix"]
 ORDER_ALONE = "order of requests alone, every earlier request's blocks are there: an upper bound"
 USUAL_HOST = Tier(name="host", capacity_blocks=0, tokens_per_second=200_000.0)
 
@@ -20,6 +22,8 @@ class Setting:
     settings, whatever its name. `clock` None: by order of requests alone. `tiers`: below the
     device, nearest first. `host`: what a host tier that an arm adds is like, but for its size.
     `warm_up_requests`: the first ones, which are in no figure. `token_bytes`: of KV, where known.
+    `cache`: blocks by least recent use (vLLM), or a radix tree that loses whole leaves (SGLang).
+    `clients`: each sends its next request when its last one ends; None: as recorded.
     """
 
     arms: tuple[Arm, ...]
@@ -33,6 +37,8 @@ class Setting:
     lifetime_seconds: float | None = None
     warm_up_requests: int = 0
     token_bytes: int | None = None
+    cache: Cache = "blocks"
+    clients: int | None = None
 
     def words(self) -> list[str]:
         """What is assumed, a line each."""
@@ -40,11 +46,18 @@ class Setting:
         if self.capacity_blocks is not None:
             memory = f"of {self.capacity_blocks:,} blocks"
         words = [self.rule.words(), f"{self.replicas} replicas alike, memory {memory}"]
+        if self.cache == "radix":
+            words.append(
+                "each replica keeps a radix tree, of which whole leaves are lost at a time"
+            )
         words += [ORDER_ALONE] if self.clock is None else self.clock.words()
         words += [tier.words() for tier in self.tiers if self.clock]
         if self.lifetime_seconds is not None:
             words.append(f"idle blocks are kept for {self.lifetime_seconds:g} s")
         words += self._words_of_arms()
+        if self.clients is not None and self.clock:
+            words.append(f"clients: {self.clients}, each of which sends its next request when its "
+                         "last one ends, whatever the recorded times")  # fmt: skip
         if self.warm_up_requests:
             words.append(f"the first {self.warm_up_requests:,} requests warm the caches only")
         return words
@@ -59,7 +72,10 @@ class Setting:
         return words
 
     def checked(self, recorded: Recorded) -> None:
-        """NotAnArm where there is no arm, or one that traffic or setting do not allow."""
+        """NotAnArm where there is no arm, or one that traffic or setting do not allow; ValueError
+        where the setting contradicts itself."""
+        if self.cache == "radix" and self.clock is not None:
+            raise ValueError("radix trees are modelled by order of requests alone, untimed")
         if not self.arms:
             raise NotAnArm("an experiment needs at least one arm")
         for arm in self.arms:

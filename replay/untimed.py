@@ -11,7 +11,7 @@ import numpy as np
 from replay.compiled import compiled
 from replay.pools import link_last, unlink
 from replay.prompts import Prompts
-from replay.routers import LONGEST, SCORED, SESSION, Ring, Router, keys_of, pick
+from replay.routers import LONGEST, SCORED, Ring, Router, pick
 from replay.routing import imbalance_ratio
 from replay.rules import CacheRule
 from replay.traffic import Names, Numbers, Small
@@ -63,18 +63,15 @@ def serve(
     distinct = max(prompts.distinct_blocks, 1)
     capacity = distinct if capacity_blocks is None else min(capacity_blocks, distinct)
     ring = Ring.of(replicas)
-    keys = keys_of(prompts.blocks, prompts.starts, router.prefix_blocks)
-    if router.number == SESSION and sessions is not None:
-        keys = sessions
-    draws = np.random.default_rng(router.seed).integers(0, 1 << 31, len(prompts))
+    keys = router.keys(prompts.blocks, prompts.starts, sessions)
     replica = np.empty(len(prompts), np.int32)
     cached = np.empty(len(prompts), np.int64)
     evicted = np.zeros(replicas, np.int64)
     _serve(
         prompts.blocks, prompts.starts, prompts.stored_blocks(rule.by_memory_alone()),
         prompts.ceiling_tokens(rule), prompts.prompt_tokens, prompts.block_tokens,
-        ring.first(keys), ring.owners, draws, router.number, router.slack, router.load_weight,
-        capacity, distinct, replica, cached, evicted,
+        ring.first(keys), ring.owners, router.draws(len(prompts)), router.number, router.slack,
+        router.load_weight, capacity, distinct, replica, cached, evicted,
     )  # fmt: skip
     return Served(prompts.prompt_tokens, cached, replica, evicted)
 

@@ -289,6 +289,30 @@ def test_what_traffic_or_setting_do_not_allow_is_told(
                    replace(SETTING, arms=arms(text), **change))  # fmt: skip
 
 
+def test_a_radix_tree_loses_whole_leaves_and_goes_untimed_only() -> None:
+    """As in the test of trees: of the first prompt, which comes again, one page is left."""
+    chains = [[0, 1, 2, 3], [0, 9], [0, 8, 7], [0, 1, 2, 3]]
+    prompts = prompts_of([(4 * len(chain), chain) for chain in chains], 4)
+    setting = replace(SETTING, arms=arms("off", "sticky"), clock=None, replicas=1,
+                      capacity_blocks=6, cache="radix")  # fmt: skip
+    found = experiment(Recorded(prompts=prompts), setting)
+    assert [each.cached_tokens for each in found.results] == [0, 12]
+    assert "whole leaves" in " ".join(setting.words())
+    with pytest.raises(ValueError, match="by order of requests alone"):
+        experiment(Recorded(prompts=prompts), replace(setting, clock=CLOCK))
+
+
+def test_clients_send_when_their_last_request_ends() -> None:
+    """One client: the second prompt waits for the first, which takes 4 ms, and finds it."""
+    prompts = replace(prompts_of([(4, [0]), (4, [0])], 4), arrived=np.zeros(2))
+    setting = replace(SETTING, arms=arms("sticky"), replicas=1)
+    together = experiment(Recorded(prompts=prompts), setting).results[0]
+    one_by_one = experiment(Recorded(prompts=prompts), replace(setting, clients=1)).results[0]
+    assert together.ttft_seconds == pytest.approx({50: 0.004, 90: 0.004, 99: 0.004})
+    assert one_by_one.ttft_seconds == pytest.approx({50: 0.0, 90: 0.004, 99: 0.004})
+    assert "clients: 1" in " ".join(replace(setting, clients=1).words())
+
+
 def test_never_full_loses_nothing() -> None:
     found = experiment(
         Recorded(prompts=two_conversations(12)), replace(SETTING, capacity_blocks=None)

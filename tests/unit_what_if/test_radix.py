@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from replay.blocks import BlockPool
 from replay.radix import RadixCache
-from tests.unit_what_if.fleets import Requests, conversations
+from replay.radix_fleet import serve_by_trees
+from replay.routers import ROUTERS, Router
+from replay.rules import RULES
+from replay.untimed import serve as serve_blocks
+from tests.unit_what_if.fleets import Requests, conversations, prompts_of
 
 
 def serve(cache: RadixCache, chain: list[int]) -> int:
@@ -45,6 +49,31 @@ def test_page_by_page_it_is_a_pool_of_blocks(
             tree.end(lock)
             pool.end(lease)
         assert tree.resident_pages <= capacity
+
+
+@settings(max_examples=25, deadline=None)
+@given(conversations(), st.integers(1, 3), st.integers(1, 24), st.sampled_from(ROUTERS))
+def test_page_by_page_a_fleet_of_trees_is_a_fleet_of_blocks(
+    requests: Requests, replicas: int, capacity: int, router: str
+) -> None:
+    """Under both rules, whoever routes, and where prompts are longer than a replica's memory."""
+    prompts = prompts_of(requests, 4)
+    for rule in (RULES["full"], RULES["partial"]):
+        fleet = (prompts, rule, Router(name=router), replicas, capacity)
+        trees, blocks = serve_by_trees(*fleet, whole_leaves=False), serve_blocks(*fleet)
+        assert trees.cached_tokens.tolist() == blocks.cached_tokens.tolist()
+        assert trees.replica.tolist() == blocks.replica.tolist()
+
+
+def test_whole_leaves_find_less_than_blocks() -> None:
+    """Six pages, as below, and then the first prompt again: of its four pages a tree still has the
+    shared one, blocks have lost the last one only."""
+    chains = [[0, 1, 2, 3], [0, 9], [0, 8, 7], [0, 1, 2, 3]]
+    prompts = prompts_of([(4 * len(chain), chain) for chain in chains], 4)
+    fleet = (prompts, RULES["partial"], Router(name="round-robin"), 1, 6)
+    assert serve_by_trees(*fleet).cached_tokens.tolist() == [0, 4, 4, 4]
+    assert serve_by_trees(*fleet).evicted_blocks.tolist() == [3 + 1]
+    assert serve_blocks(*fleet).cached_tokens.tolist() == [0, 4, 4, 12]
 
 
 @settings(max_examples=150, deadline=None)
