@@ -32,6 +32,11 @@ td { border-bottom: 1px solid #e6e3dc; padding: 2px 8px 2px 0; vertical-align: t
 th.number, td.number { text-align: right; white-space: nowrap; }
 td, li, p, dd { overflow-wrap: anywhere; }
 td.number { overflow-wrap: normal; }
+.whole { white-space: nowrap; }
+.wide { overflow-x: auto; }
+.wide th.number { white-space: normal; }
+.wide td:first-child { min-width: 9em; }
+.between { display: block; font-size: 11px; color: #5d6671; }
 code { font: 12px/1.4 ui-monospace, "DejaVu Sans Mono", monospace; background: #f3f0e9;
   padding: 0 3px; border-radius: 2px; overflow-wrap: anywhere; }
 .missing { border-left: 3px solid #b58700; padding: 2px 10px; margin: 6px 0; font-size: 12px;
@@ -43,6 +48,7 @@ footer { margin-top: 28px; }
   main { padding: 16px; }
   .figures, .columns { grid-template-columns: 1fr; }
   table { display: block; overflow-x: auto; }
+  .wide .chart { min-width: 560px; }
 }
 @media print {
   @page { size: A4; margin: 13mm 13mm 14mm; }

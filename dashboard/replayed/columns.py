@@ -1,0 +1,74 @@
+"""The figures of an arm, in the order in which pages and documents show them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dashboard.figures.numbers import gib, percent, seconds, whole
+from dashboard.figures.rows import Row, Rows, number
+from replay.experiment import Experiment
+from replay.gain_words import arm_row
+
+Kind = Literal["bar", "seconds", "count", "factor", "gib"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One column: where in a row, its heading, how it is written and what it means."""
+
+    source: str
+    label: str
+    kind: Kind
+    meaning: str
+
+    def text(self, row: Row) -> str:
+        """A cell; "–" where the figure is not known."""
+        value = number(row, self.source)
+        match self.kind:
+            case "bar":
+                return percent(value)
+            case "seconds":
+                return seconds(value)
+            case "gib":
+                return gib(value)
+            case "factor":
+                return "–" if value is None else f"{value:.2f}"
+            case _:
+                return whole(value)
+
+
+FIGURES = (
+    Figure("token_hit_ratio", "token hit ratio", "bar", "Cached / prompt tokens."),
+    Figure("ttft_p50_seconds", "TTFT p50", "seconds", "Time to first token, queue included."),
+    Figure("ttft_p90_seconds", "p90", "seconds", "Of nine in ten."),
+    Figure("ttft_p99_seconds", "p99", "seconds", "Of 99 in a hundred."),
+    Figure("prefill_gpu_seconds", "GPU-seconds of prefill", "count",
+           "That all replicas were kept by prefill in the time replayed, times GPUs of each."),
+    Figure("imbalance_ratio", "busiest ÷ mean", "factor",
+           "Computed tokens of the busiest replica / their mean."),
+    Figure("evicted_blocks", "evicted blocks", "count", "Lost by the device to make room."),
+    Figure("loaded_tokens", "tokens loaded", "count", "KV that came back from a tier below."),
+    Figure("stored_tokens", "tokens stored", "count", "KV that was written to a tier below."),
+    Figure("loaded_bytes", "loaded", "gib", "KV that came back from a tier below."),
+    Figure("stored_bytes", "stored", "gib", "KV that was written to a tier below."),
+    Figure("refused_requests", "refused", "count",
+           "Larger than a replica's memory: in no other figure."),
+)  # fmt: skip
+
+_MOVED = ("loaded_tokens", "stored_tokens")
+
+
+def arm_rows(found: Experiment, gpus: int) -> list[Row]:
+    """A row an arm. What moved between tiers is in bytes where those of a token are known."""
+    size = found.setting.token_bytes
+    if size is None:
+        return [arm_row(each, gpus) for each in found.results]
+    return [
+        {name: value for name, value in arm_row(each, gpus).items() if name not in _MOVED}
+        | {"loaded_bytes": each.loaded_tokens * size, "stored_bytes": each.stored_tokens * size}
+        for each in found.results
+    ]
+
+
+def told(rows: Rows) -> list[Figure]:
+    """Those of which some arm has anything."""
+    return [each for each in FIGURES if any(number(row, each.source) for row in rows)]
