@@ -7,6 +7,7 @@ shows in the time to first token, and small enough to be written in a second.
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from prefixscope.demo_engine.words import WORDS
 LONGEST_TOKENS = 2048
 _SPECIAL = ("<|end|>", "<|turn|>", "<|done|>")
 _BYTES = 256
-_HIDDEN, _INNER, _LAYERS, _HEADS, _HEAD = 256, 704, 4, 4, 64
+_HEAD = 64
 _SPREAD = 0.05
 _TEMPLATE = (
     "{% for message in messages %}"
@@ -30,12 +31,27 @@ _TEMPLATE = (
 Weights = npt.NDArray[np.float32]
 
 
-def write_model(folder: Path) -> Path:
-    """The model in `folder`, written anew; always the same."""
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the model. What a prompt costs grows with its length times hidden × inner, and with
+    its square times heads: wide layers with few heads compute about as many tokens each second
+    whatever the length, as large models do."""
+
+    hidden: int
+    inner: int
+    layers: int
+    heads: int
+
+
+DEMO_SHAPE = Shape(hidden=256, inner=704, layers=4, heads=4)
+
+
+def write_model(folder: Path, shape: Shape = DEMO_SHAPE) -> Path:
+    """The model in `folder`, written anew; always the same for a shape."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary, merges = _vocabulary()
     documents = {
-        "config.json": _config(len(vocabulary)),
+        "config.json": _config(len(vocabulary), shape),
         "generation_config.json": {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 0},
         "tokenizer.json": _tokenizer(vocabulary, merges),
         "tokenizer_config.json": {
@@ -50,20 +66,20 @@ def write_model(folder: Path) -> Path:
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     words = [vocabulary[_letters()[ord(" ")] + word] for word in WORDS]
-    _write_weights(folder / "model.safetensors", dict(_weights(len(vocabulary), words)))
+    _write_weights(folder / "model.safetensors", dict(_weights(len(vocabulary), words, shape)))
     return folder
 
 
-def _config(vocabulary_size: int) -> dict[str, Any]:
+def _config(vocabulary_size: int, shape: Shape) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": vocabulary_size,
-        "hidden_size": _HIDDEN,
-        "intermediate_size": _INNER,
-        "num_hidden_layers": _LAYERS,
-        "num_attention_heads": _HEADS,
-        "num_key_value_heads": _HEADS,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.inner,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.heads,
         "head_dim": _HEAD,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,
@@ -132,7 +148,7 @@ def _tokenizer(vocabulary: dict[str, int], merges: list[list[str]]) -> dict[str,
 # ---------------------------------------------------------------- weights
 
 
-def _weights(vocabulary_size: int, words: list[int]) -> Iterator[tuple[str, Weights]]:
+def _weights(vocabulary_size: int, words: list[int], shape: Shape) -> Iterator[tuple[str, Weights]]:
     """Names and random values of every matrix of the model.
 
     Only whole words get output weights, so that greedy answers are made of them.
@@ -142,20 +158,20 @@ def _weights(vocabulary_size: int, words: list[int]) -> Iterator[tuple[str, Weig
     def matrix(rows: int, columns: int) -> Weights:
         return random.standard_normal((rows, columns), dtype=np.float32) * np.float32(_SPREAD)
 
-    yield "model.embed_tokens.weight", matrix(vocabulary_size, _HIDDEN)
-    for layer in range(_LAYERS):
+    yield "model.embed_tokens.weight", matrix(vocabulary_size, shape.hidden)
+    for layer in range(shape.layers):
         at = f"model.layers.{layer}."
         for name in ("q_proj", "k_proj", "v_proj"):
-            yield f"{at}self_attn.{name}.weight", matrix(_HEADS * _HEAD, _HIDDEN)
-        yield f"{at}self_attn.o_proj.weight", matrix(_HIDDEN, _HEADS * _HEAD)
-        yield f"{at}mlp.gate_proj.weight", matrix(_INNER, _HIDDEN)
-        yield f"{at}mlp.up_proj.weight", matrix(_INNER, _HIDDEN)
-        yield f"{at}mlp.down_proj.weight", matrix(_HIDDEN, _INNER)
+            yield f"{at}self_attn.{name}.weight", matrix(shape.heads * _HEAD, shape.hidden)
+        yield f"{at}self_attn.o_proj.weight", matrix(shape.hidden, shape.heads * _HEAD)
+        yield f"{at}mlp.gate_proj.weight", matrix(shape.inner, shape.hidden)
+        yield f"{at}mlp.up_proj.weight", matrix(shape.inner, shape.hidden)
+        yield f"{at}mlp.down_proj.weight", matrix(shape.hidden, shape.inner)
         for name in ("input_layernorm", "post_attention_layernorm"):
-            yield f"{at}{name}.weight", np.ones(_HIDDEN, dtype=np.float32)
-    yield "model.norm.weight", np.ones(_HIDDEN, dtype=np.float32)
-    output = np.zeros((vocabulary_size, _HIDDEN), dtype=np.float32)
-    output[words] = matrix(len(words), _HIDDEN)
+            yield f"{at}{name}.weight", np.ones(shape.hidden, dtype=np.float32)
+    yield "model.norm.weight", np.ones(shape.hidden, dtype=np.float32)
+    output = np.zeros((vocabulary_size, shape.hidden), dtype=np.float32)
+    output[words] = matrix(len(words), shape.hidden)
     yield "lm_head.weight", output
 
 
