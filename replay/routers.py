@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from replay.compiled import compiled
-from replay.known_blocks import mixed
+from replay.known_blocks import GOLDEN, mixed
 from replay.traffic import Names, Numbers, Small
 
 ROUTERS = (
@@ -80,9 +80,13 @@ class Ring:
 
     @classmethod
     def of(cls, replicas: int) -> "Ring":
-        """The places of a replica do not depend on how many others there are."""
+        """The places of a replica do not depend on how many others there are.
+
+        Keys are small numbers scattered by `mixed`, so places are those of large ones: else the
+        first keys would stand at the places of the first replica.
+        """
         numbers = np.arange(replicas * _RING_PLACES, dtype=np.uint64)
-        places = mixed(numbers + np.uint64(1))
+        places = mixed(GOLDEN * (numbers + np.uint64(1)))
         order = np.argsort(places)
         return cls(places[order], (order // _RING_PLACES).astype(np.int32))
 
