@@ -24,7 +24,7 @@ from prefixscope.trace_lines import (
     is_document,
     kind_of,
 )
-from replay.known_blocks import numbered
+from replay.known_blocks import mixed, numbered
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.traffic import Flags, Names, Numbers, Seconds, starts_of
@@ -210,11 +210,11 @@ def _sorted(labels: Labels | None, order: Numbers | None) -> Labels | None:
 
 
 def _numbers_of(sessions: Labels | None) -> Names | None:
-    """A number for each session, and one of its own for a request without."""
+    """A scattered number for each session, and one of its own for a request without."""
     if sessions is None:
         return None
     own = len(sessions.names) + np.arange(len(sessions.codes))
-    return np.where(sessions.codes < 0, own, sessions.codes).astype(np.uint64)
+    return mixed(np.where(sessions.codes < 0, own, sessions.codes).astype(np.uint64))
 
 
 def _notes(columns: Columns, kind: Kind) -> Iterator[str]:

@@ -8,14 +8,15 @@ end; a prefix is found as far as the largest distance of its blocks allows. Matt
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from replay.compiled import compiled
+from replay.known_blocks import numbered
 from replay.prompts import Prompts
 from replay.rules import CacheRule
-from replay.traffic import Numbers, Small
+from replay.traffic import Flags, Numbers, Small
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ class Curve:
     def blocks_for(self, share: float) -> int:
         """The smallest capacity with at least this share of what an unlimited cache finds."""
         return int(np.searchsorted(self.hit_tokens, share * self.hit_tokens[-1]))
+
+    def knee_blocks(self) -> int:
+        """Where a block more begins to win less than one does on average from none to
+        `enough_blocks`: to there memory wins most for what it costs. 0 where nothing is won."""
+        if not self.enough_blocks:
+            return 0
+        average = self.hit_tokens[-1] / self.enough_blocks
+        above = self.hit_tokens - average * np.arange(len(self.hit_tokens))
+        return int(np.argmax(above))
 
 
 def curve(prompts: Prompts, rule: CacheRule, counted_from: int = 0) -> Curve:
@@ -80,11 +90,28 @@ def curve_of_replicas(
     for replica in range(replicas):
         own = place % replicas == replica
         curves.append(curve(prompts.picked(own), rule, int(own[:counted_from].sum())))
-    return _summed(curves)
+    return summed(curves)
 
 
-def _summed(curves: Sequence[Curve]) -> Curve:
-    """Caches side by side, each with the same capacity."""
+def curves_of_groups(
+    prompts: Prompts, rule: CacheRule, groups: Numbers, counted_from: int = 0
+) -> list[Curve]:
+    """The curve of each group's own cache: of the requests with 0 in `groups`, with 1, and so on.
+    Requests with a number below 0 are in none."""
+    return [
+        curve(_alone(prompts, groups == group), rule, int((groups == group)[:counted_from].sum()))
+        for group in range(int(groups.max(initial=-1)) + 1)
+    ]
+
+
+def _alone(prompts: Prompts, which: Flags) -> Prompts:
+    """Some requests with blocks numbered anew, as tables have an entry for each number."""
+    own = prompts.picked(which)
+    return replace(own, blocks=numbered(own.blocks.astype(np.uint64))[0])
+
+
+def summed(curves: Sequence[Curve]) -> Curve:
+    """Caches side by side, each with the same capacity. ValueError without any."""
     hit_tokens = np.zeros(max(len(each.hit_tokens) for each in curves), np.int64)
     for each in curves:
         hit_tokens[: len(each.hit_tokens)] += each.hit_tokens

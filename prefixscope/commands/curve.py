@@ -3,8 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
 from itertools import takewhile
 from pathlib import Path
@@ -13,20 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exporter.errors import PrefixscopeError
-from prefixscope.commands import trace_options
-from prefixscope.commands.options import messages
-from prefixscope.tables import Column, formatter, print_rows, terminal
-from prefixscope.trace_file import TraceFile, read_trace
+from prefixscope.commands import options, trace_options, traffic_options
+from prefixscope.curve_output import CurveGroup, CurveShown, Row, print_curve
 from replay.geometry import KV_DTYPES, kv_geometry
 from replay.model_config import UnknownGeometry
-from replay.rules import RULES
+from replay.rules import RULES, CacheRule
 
 if TYPE_CHECKING:
     from replay.curve import Curve
-
-_GIB = 1 << 30
-# What counts as nearly as good as an unlimited cache.
-_NEARLY_ALL = 0.95
+    from replay.recorded import Labels, Recorded
 
 
 class CurveOutput(StrEnum):
@@ -37,18 +31,36 @@ class CurveOutput(StrEnum):
     CSV = "csv"
 
 
-Row = dict[str, int | float | None]
+class CurveBy(StrEnum):
+    """What has a cache of its own."""
+
+    SCOPE = "scope"
+    REPLICA = "replica"
+
+
+_LACKING = {
+    CurveBy.SCOPE: "no request has a trust scope (a cache salt, an adapter, ids of its own trace)",
+    CurveBy.REPLICA: (
+        "no request tells which replica served it; a trace has that in the file that"
+        " `prefixscope export --labels` writes beside it (--labels)"
+    ),
+}
 
 
 def curve(
-    traces: trace_options.Traces,
+    traces: trace_options.Traces = None,
     capacity_blocks: Annotated[
         str | None,
         typer.Option(help="Capacities to show: N,N,…", show_default="some"),
     ] = None,
     rule: trace_options.Rule = "full",
     block_tokens: trace_options.BlockTokens = None,
-    unit: trace_options.Unit = "ms",
+    unit: trace_options.Unit = None,
+    labels: trace_options.TraceLabels = None,
+    by: Annotated[
+        CurveBy | None,
+        typer.Option(help="A curve for each, as if each had a cache of its own, and their sum."),
+    ] = None,
     replicas: Annotated[
         int,
         typer.Option(min=1, help="Request i goes to replica i mod N; capacities are of each."),
@@ -60,6 +72,12 @@ def curve(
     kv_dtype: Annotated[
         str | None, typer.Option(help=f"Type of its KV: {', '.join(KV_DTYPES)}.")
     ] = None,
+    since: traffic_options.Since = None,
+    until: traffic_options.Until = None,
+    model: traffic_options.Model = None,
+    store: options.StoreFolder = None,
+    url: options.Url = None,
+    token: options.Token = None,
     as_: Annotated[
         CurveOutput, typer.Option("--output", help="How to write it.")
     ] = CurveOutput.TABLE,
@@ -71,19 +89,29 @@ def curve(
     Example: prefixscope curve trace.jsonl.gz --capacity-blocks 10000,50000 --config config.json
     """
     trace_options.check_words(rule, unit)
+    if by is not None and replicas > 1:
+        raise typer.BadParameter("give --by or --replicas, not both: each says whose caches are")
     wanted = _capacities(capacity_blocks)
     token_bytes = _token_bytes(config, kv_dtype)
-    trace = read_trace(traces, block_tokens, trace_options.UNITS[unit])
-    messages().print(trace.words(), style="dim", markup=False)
-    found = _curve(trace, rule, replicas, warm_up)
-    sizes = wanted or _usual_capacities(found.enough_blocks)
-    shown = _Shown(found, trace, rule, replicas, token_bytes)
+    found = trace_options.traffic(
+        trace_options.Wanted(
+            traces=traces, block_tokens=block_tokens, unit=unit, labels=labels, since=since,
+            until=until, model=model, store=store, url=url, token=token,
+        )
+    )  # fmt: skip
+    options.messages().print(found.words(), style="dim", markup=False)
+    shown = _shown(found.recorded, RULES[rule], by, replicas, warm_up, found.name)
+    _write(replace(shown, token_bytes=token_bytes), wanted, as_)
+
+
+def _write(shown: CurveShown, wanted: list[int], as_: CurveOutput) -> None:
+    sizes = wanted or _usual_capacities(shown.curve.enough_blocks)
     if as_ is CurveOutput.JSON:
         print(json.dumps(shown.as_json(sizes), indent=2))
     elif as_ is CurveOutput.CSV:
-        _write_csv(shown.rows(sizes))
+        _write_csv(shown.all_rows(sizes))
     else:
-        _print(shown, sizes)
+        print_curve(shown, sizes)
 
 
 def _capacities(text: str | None) -> list[int]:
@@ -124,100 +152,57 @@ def _token_bytes(config: Path | None, kv_dtype: str | None) -> int | None:
     return found
 
 
-def _curve(trace: TraceFile, rule: str, replicas: int, warm_up: float) -> "Curve":
+def _shown(
+    recorded: "Recorded",
+    rule: CacheRule,
+    by: CurveBy | None,
+    replicas: int,
+    warm_up: float,
+    name: str,
+) -> CurveShown:
+    prompts = recorded.prompts
+    counted_from = int(warm_up * len(prompts))
+    labels = None if by is None else getattr(recorded, by.value)
+    if by is not None and labels is None:
+        raise PrefixscopeError(f"{name}: {_LACKING[by]}")
     # Compiled code is loaded once the trace is read: the two need their memory one by one.
-    from replay.curve import curve_of_replicas  # noqa: PLC0415
+    from replay.curve import curve_of_replicas, summed  # noqa: PLC0415
 
-    prompts = trace.prompts
-    return curve_of_replicas(prompts, RULES[rule], replicas, int(warm_up * len(prompts)))
+    groups = [] if labels is None else _groups(recorded, rule, labels, counted_from)
+    whole = (
+        summed([group.curve for group in groups])
+        if groups
+        else curve_of_replicas(prompts, rule, replicas, counted_from)
+    )
+    return CurveShown(
+        curve=whole,
+        requests=len(prompts),
+        block_tokens=prompts.block_tokens,
+        rule=rule.name,
+        caches=len(groups) or replicas,
+        by=by.value if by else None,
+        groups=groups,
+    )
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A curve and what its figures are of. `token_bytes` None: nobody knows what KV weighs."""
+def _groups(
+    recorded: "Recorded", rule: CacheRule, labels: "Labels", counted_from: int
+) -> list[CurveGroup]:
+    """Those with most prompt tokens first; requests without a label are together."""
+    from replay.curve import curves_of_groups  # noqa: PLC0415 - compiled code
 
-    curve: "Curve"
-    trace: TraceFile
-    rule: str
-    replicas: int
-    token_bytes: int | None
-
-    def rows(self, sizes: Sequence[int]) -> list[Row]:
-        """One for each capacity, smallest first. `gained_tokens_per_gib`: from the one before on,
-        over all replicas."""
-        rows: list[Row] = []
-        before = 0
-        for size in sorted(set(sizes)):
-            row: Row = {
-                "capacity_blocks": size,
-                "capacity_tokens": size * self.trace.prompts.block_tokens,
-                "token_hit_ratio": self.curve.ratio_at(size),
-                "of_unlimited_ratio": self._of_unlimited(size),
-            }
-            if (gib := self._gib(size)) is not None:
-                gained = self.curve.tokens_at(size) - self.curve.tokens_at(before)
-                row["capacity_gib"] = gib
-                more_gib = (gib - (self._gib(before) or 0)) * self.replicas
-                row["gained_tokens_per_gib"] = gained / more_gib
-            before = size
-            rows.append(row)
-        return rows
-
-    def _gib(self, blocks: int) -> float | None:
-        if self.token_bytes is None:
-            return None
-        return blocks * self.trace.prompts.block_tokens * self.token_bytes / _GIB
-
-    def _of_unlimited(self, blocks: int) -> float | None:
-        best = self.curve.tokens_at(self.curve.enough_blocks)
-        return self.curve.tokens_at(blocks) / best if best else None
-
-    def as_json(self, sizes: Sequence[int]) -> dict[str, object]:
-        """`unlimited` is the ratio no capacity exceeds, `enough_blocks` where it is reached."""
-        return {
-            "rule": self.rule,
-            "block_tokens": self.trace.prompts.block_tokens,
-            "replicas": self.replicas,
-            "requests": len(self.trace.prompts),
-            "prompt_tokens": self.curve.prompt_tokens,
-            "unlimited": self.curve.ratio_at(self.curve.enough_blocks),
-            "enough_blocks": self.curve.enough_blocks,
-            "curve": self.rows(sizes),
-        }
+    names = [*labels.names, "(not known)"]
+    codes = labels.codes % len(names)
+    curves: list[Curve] = curves_of_groups(recorded.prompts, rule, codes, counted_from)
+    groups = [
+        CurveGroup(name, int((codes == code).sum()), each)
+        for code, (name, each) in enumerate(zip(names, curves, strict=False))
+        if (codes == code).any()
+    ]
+    return sorted(groups, key=lambda group: -group.curve.prompt_tokens)
 
 
 def _write_csv(rows: list[Row]) -> None:
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-
-
-_COLUMNS: tuple[Column, ...] = tuple(
-    (heading, name, formatter(name))
-    for heading, name in (
-        ("capacity in blocks", "capacity_blocks"),
-        ("tokens", "capacity_tokens"),
-        ("GiB", "capacity_gib"),
-        ("token hit ratio", "token_hit_ratio"),
-        ("of an unlimited cache's", "of_unlimited_ratio"),
-        ("tokens won per GiB more", "gained_tokens_per_gib"),
-    )
-)
-
-
-def _print(shown: _Shown, sizes: Sequence[int]) -> None:
-    rows = shown.rows(sizes)
-    console = terminal()
-    known = [column for column in _COLUMNS if column[1] in rows[0]]
-    print_rows(console, known, rows)
-    found = shown.curve
-    if not found.enough_blocks:
-        console.print("No prompt shares a block with an earlier one: no capacity would hit.")
-        return
-    each = " of each replica" if shown.replicas > 1 else ""
-    most = found.blocks_for(_NEARLY_ALL)
-    console.print(
-        f"From {found.enough_blocks:,} blocks{each} on more memory wins nothing; {most:,} win "
-        f"{_NEARLY_ALL:.0%} of that. An upper bound: requests in their order, without a clock.",
-        style="dim",
-    )  # fmt: skip

@@ -11,7 +11,6 @@ import typer
 from exporter.errors import PrefixscopeError
 from prefixscope.commands import trace_options
 from prefixscope.commands.options import messages
-from prefixscope.trace_file import read_trace
 from replay.clock import Clock, Tier
 from replay.rules import RULES
 
@@ -79,14 +78,14 @@ Seed = Annotated[int, typer.Option(min=0, help="Of random routing and of interva
 
 
 def replay(
-    traces: trace_options.Traces,
+    traces: trace_options.Traces = None,
     replicas: Replicas = 4,
     capacity_blocks: CapacityBlocks = None,
     capacity_tokens: CapacityTokens = None,
     arms: Arms = _USUAL_ARMS,
     rule: trace_options.Rule = "full",
     block_tokens: trace_options.BlockTokens = None,
-    unit: trace_options.Unit = "ms",
+    unit: trace_options.Unit = None,
     untimed: Untimed = False,
     speed: Speed = 1.0,
     prefill_speed: PrefillSpeed = 20_000.0,
@@ -115,9 +114,11 @@ def replay(
     trace_options.check_words(rule, unit)
     _check_together(capacity_blocks, capacity_tokens, untimed, host_blocks)
     wanted = _arms(arms)
-    trace = read_trace(traces, block_tokens, trace_options.UNITS[unit])
+    trace = trace_options.traffic(
+        trace_options.Wanted(traces=traces, block_tokens=block_tokens, unit=unit)
+    )
     messages().print(trace.words(), style="dim", markup=False)
-    prompts = replace(trace.prompts, arrived=trace.prompts.arrived / speed)
+    prompts = replace(trace.recorded.prompts, arrived=trace.recorded.prompts.arrived / speed)
     if capacity_tokens is not None:
         capacity_blocks = max(capacity_tokens // prompts.block_tokens, 1)
     clock = None

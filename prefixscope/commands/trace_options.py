@@ -1,35 +1,130 @@
-"""Options of the commands that run on traces, so that they are spelt and explained alike."""
+"""Options of the commands that replay traffic, so that they are spelt and explained alike, and the
+traffic that they name: files, or requests of a store."""
 
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from prefixscope.trace_file import MILLISECONDS
+from prefixscope.commands import traffic_options
+
+if TYPE_CHECKING:
+    from replay.recorded import Recorded
 
 RULE_NAMES = ("full", "partial")
-UNITS = {"ms": MILLISECONDS, "s": 1.0}
+UNITS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 Traces = Annotated[
-    list[Path],
-    typer.Argument(metavar="TRACE...", help="A trace of hash ids, in one file or several."),
+    list[Path] | None,
+    typer.Argument(
+        metavar="[TRACE...]",
+        help="A trace of hash ids, in one file or several.",
+        show_default="requests of the store",
+    ),
 ]
 Rule = Annotated[str, typer.Option(help=f"How the cache counts: {', '.join(RULE_NAMES)}.")]
 BlockTokens = Annotated[
     int | None,
-    typer.Option(min=1, help="Tokens a hash id stands for.", show_default="as the rows fit"),
+    typer.Option(min=1, help="Tokens a block stands for.", show_default="as recorded"),
 ]
-Unit = Annotated[str, typer.Option(help="Of the trace's times: ms or s.")]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Of the trace's times: {', '.join(UNITS)}.", show_default="that of its format"
+    ),
+]
+TraceLabels = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels", metavar="FILE", help="Beside a trace: sessions, templates, tenants, replicas."
+    ),
+]
 WarmUp = Annotated[
     float,
     typer.Option(min=0.0, max=0.99, help="Share of the requests that only warm the caches."),
 ]
 
 
-def check_words(rule: str, unit: str) -> None:
+class Traffic(Protocol):
+    """Requests to replay, of files or of a store."""
+
+    @property
+    def name(self) -> str:
+        """Where they are, for a person."""
+
+    @property
+    def recorded(self) -> "Recorded":
+        """The requests themselves."""
+
+    def words(self) -> str:
+        """What was taken and what was assumed, in one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The traffic that options name. `block_tokens` of a trace: what an id stands for; of a store:
+    what blocks are put together to."""
+
+    traces: list[Path] | None = None
+    block_tokens: int | None = None
+    unit: str | None = None
+    labels: Path | None = None
+    since: str | None = None
+    until: str | None = None
+    model: str | None = None
+    store: Path | None = None
+    url: str | None = None
+    token: str | None = None
+
+
+def traffic(wanted: Wanted) -> Traffic:
+    """Read it. PrefixscopeError, or BadParameter where options exclude each other."""
+    if wanted.unit is not None:
+        known_one(wanted.unit, "--unit", tuple(UNITS))
+    if wanted.traces:
+        return _of_files(wanted, wanted.traces)
+    for option, given in (("--unit", wanted.unit), ("--labels", wanted.labels)):
+        if given is not None:
+            raise typer.BadParameter(f"{option} is for trace files, and none is given")
+    return _of_store(wanted)
+
+
+def _of_files(wanted: Wanted, traces: list[Path]) -> Traffic:
+    from prefixscope.trace_file import read_trace  # noqa: PLC0415 - brings numpy with it
+
+    traffic_options.refuse_beside_traces(
+        wanted.since, wanted.until, wanted.model, wanted.store, _typed(wanted.url)
+    )
+    unit = None if wanted.unit is None else UNITS[wanted.unit]
+    return read_trace(traces, wanted.block_tokens, unit, wanted.labels)
+
+
+def _typed(url: str | None) -> str | None:
+    """An address of the command line: one that the environment has for all commands is no wrong
+    usage of this one."""
+    return None if url == os.environ.get("PREFIXSCOPE_URL") else url
+
+
+def _of_store(wanted: Wanted) -> Traffic:
+    found = traffic_options.store_traffic(
+        wanted.since, wanted.until, wanted.model, wanted.store, wanted.url, wanted.token
+    )
+    if wanted.block_tokens is None:
+        return found
+    try:
+        recorded = found.recorded.of_blocks(wanted.block_tokens)
+    except ValueError as error:
+        raise typer.BadParameter(f"--block-tokens: {error}") from error
+    return replace(found, rows=replace(found.rows, recorded=recorded))
+
+
+def check_words(rule: str, unit: str | None) -> None:
     """Refuse what is no word of ours."""
     known_one(rule, "--rule", RULE_NAMES)
-    known_one(unit, "--unit", tuple(UNITS))
+    if unit is not None:
+        known_one(unit, "--unit", tuple(UNITS))
 
 
 def known_one(given: str, option: str, known: tuple[str, ...]) -> str:

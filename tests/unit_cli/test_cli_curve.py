@@ -59,11 +59,100 @@ def test_the_table_says_where_more_memory_wins_nothing(cli: Cli, tmp_path: Path)
     assert csv[0] == "capacity_blocks,capacity_tokens,token_hit_ratio,of_unlimited_ratio"
 
 
+def written(path: Path, *rows: object) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_which_gib_is_worth_it_is_said_in_a_sentence(cli: Cli, tmp_path: Path) -> None:
+    """Blocks of 64 MiB. A twice, then A, B, C, D, A: the second A is found with room for one block
+    (1/16 GiB), the last with room for four (1/4 GiB). Each is 512 tokens of 3,584: 14.3 points. A
+    block wins 7.1 points on average, so the first one is worth more and those up to four less."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    rows = [
+        {"timestamp": place, "input_length": 512, "hash_ids": [block]}
+        for place, block in enumerate([0, 0, 1, 2, 3, 0])
+    ]
+    rows.append({"timestamp": 9, "input_length": 512, "hash_ids": [7]})
+    path = written(tmp_path / "rows.jsonl", *rows)
+    done = cli("curve", path, "--rule", "partial", "--config", config)
+    assert (
+        "The first 0.1 GiB win 14.3 points of the token hit ratio, 2.3e+02 a GiB; from there to "
+        "0.2 GiB it is 14.3 more, 76 a GiB."
+    ) in done.out
+    told = json.loads(cli("curve", path, "--rule", "partial", "--output", "json").out)
+    assert told["worth"] == {
+        "capacity_blocks": 1,
+        "capacity_gib": None,
+        "won_ratio": 512 / 3584,
+        "beyond_ratio": 512 / 3584,
+    }
+
+
+def runs_row(trace: str, t: float, first: int) -> dict[str, object]:
+    return {"trace_id": trace, "t": t, "in": 130, "out": 1, "hash_runs": [[first, 2]]}
+
+
+def test_each_scope_has_a_cache_and_a_curve_of_its_own(cli: Cli, tmp_path: Path) -> None:
+    """Two blocks of 64 in 130 tokens. x asks the same twice, y two things in turn, so that with
+    room for two blocks x finds 128 of 260 and y nothing, with room for four 256 of 520."""
+    rows = [runs_row("x", 0, 1), runs_row("x", 1, 1)]
+    rows += [runs_row("y", n, 1 + 2 * (n % 2)) for n in range(4)]
+    path = written(tmp_path / "rows.jsonl", *rows)
+    asked = ("curve", path, "--by", "scope", "--capacity-blocks", "2,4")
+    told = json.loads(cli(*asked, "--output", "json").out)
+    assert told["caches"] == 2
+    assert [row["token_hit_ratio"] for row in told["curve"]] == [128 / 780, 384 / 780]
+    curves = {each["name"]: [row["token_hit_ratio"] for row in each["curve"]]
+              for each in told["groups"]}  # fmt: skip
+    assert curves == {"y": [0.0, 256 / 520], "x": [128 / 260, 128 / 260]}
+    assert [each["requests"] for each in told["groups"]] == [4, 2], "most prompt tokens first"
+    table = cli(*asked).out
+    assert "Token hit ratio of each scope, with a cache of its own:" in table
+    assert "From 4 blocks of each scope on more memory wins nothing" in table
+    rows_of_csv = cli(*asked, "--output", "csv").out.splitlines()
+    assert [line.split(",")[0] for line in rows_of_csv] == ["scope", *["(sum)"] * 2, *"yyxx"]
+
+
+def test_each_replica_as_recorded_beside_the_trace(cli: Cli, tmp_path: Path) -> None:
+    """A, B, A: the two A went to different replicas, and to one where nobody tells."""
+    labels = written(tmp_path / "labels.jsonl", {"replica": 0}, {"replica": 0}, {"replica": 1})
+    path = trace(tmp_path)
+    told = json.loads(
+        cli("curve", path, "--by", "replica", "--labels", labels, "--output", "json").out
+    )
+    assert (told["unlimited"], [each["name"] for each in told["groups"]]) == (0.0, ["0", "1"])
+    missing = cli("curve", path, "--by", "replica")
+    assert (missing.status, "export --labels" in missing.err) == (1, True)
+    partly = written(tmp_path / "partly.jsonl", {"replica": 0}, {}, {"replica": 0})
+    told = json.loads(
+        cli("curve", path, "--by", "replica", "--labels", partly, "--output", "json").out
+    )
+    assert told["groups"][0]["unlimited"] == 512 / 2048
+    assert told["groups"][1]["name"] == "(not known)"
+
+
+def test_requests_of_a_store_have_the_curve_of_the_trace_they_came_from(
+    cli: Cli, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    assert cli("ingest", trace(tmp_path), "--store", store).status == 0
+    of_store = json.loads(cli("curve", "--store", store, "--output", "json").out)
+    of_file = json.loads(cli("curve", trace(tmp_path), "--output", "json").out)
+    assert of_store == of_file
+    coarse = cli("curve", "--store", store, "--block-tokens", "1024", "--output", "json").out
+    assert json.loads(coarse)["block_tokens"] == 1024
+    wrong = cli("curve", "--store", store, "--block-tokens", "100")
+    assert (wrong.status, "no multiple of 512" in wrong.err) == (2, True)
+
+
 def test_wrong_usage_is_told(cli: Cli, tmp_path: Path) -> None:
     path = trace(tmp_path)
     for wrong in (
         ("--rule", "anthropic"), ("--unit", "h"), ("--capacity-blocks", "0"),
         ("--capacity-blocks", "many"), ("--replicas", "0"), ("--warm-up", "1"),
+        ("--by", "tenant"), ("--by", "scope", "--replicas", "2"), ("--store", tmp_path),
     ):  # fmt: skip
         assert cli("curve", path, *wrong).status == 2, wrong
     missing = cli("curve", tmp_path / "none.jsonl")

@@ -15,6 +15,7 @@ from exporter.errors import PrefixscopeError
 from prefixscope.trace_columns import Columns, added_up
 from prefixscope.trace_file import TraceFile, read_trace
 from replay.recorded import Labels
+from replay.routers import Ring
 from replay.traffic import flat
 from tests.log_path import SHARED
 
@@ -44,6 +45,14 @@ def chains_of(trace: TraceFile) -> list[list[int]]:
     return [blocks[begin:end] for begin, end in pairwise(starts)]
 
 
+def sessions_of(trace: TraceFile) -> list[int]:
+    """Numbers from 0 in the order in which sessions appear."""
+    sessions = trace.recorded.sessions
+    assert sessions is not None
+    known: dict[int, int] = {}
+    return [known.setdefault(session, len(known)) for session in sessions.tolist()]
+
+
 def turn(session: str, length: int, ids: list[int], **more: object) -> dict[str, object]:
     return {"session_id": session, "input_length": length, "hash_ids": ids, **more}
 
@@ -66,10 +75,17 @@ def test_turns_are_added_up_and_stand_in_order_of_time(tmp_path: Path) -> None:
     assert (len(first), len(other), len(second)) == (2, 1, 4)
     assert second[0] == first[0]
     assert len({*first, *other, *second}) == 6
-    assert trace.recorded.sessions is not None
-    assert trace.recorded.sessions.tolist() == [0, 1, 0]
+    assert sessions_of(trace) == [0, 1, 0]
     assert "added up and sorted by time" in trace.words()
     assert "1 turns start by their delay after the start of the turn before" in trace.words()
+
+
+def test_sessions_spread_over_replicas(tmp_path: Path) -> None:
+    rows = [turn(f"s{n}", 5, [n], timestamp=n) for n in range(64)]
+    sessions = read_trace([written(tmp_path, *rows)]).recorded.sessions
+    assert sessions is not None
+    ring = Ring.of(4)
+    assert set(ring.owners[ring.first(sessions)].tolist()) == {0, 1, 2, 3}
 
 
 def test_a_turn_that_repeats_the_first_block_states_the_whole_prompt(tmp_path: Path) -> None:
@@ -133,8 +149,7 @@ def test_chats_of_bailian_are_in_seconds_and_continue_each_other(tmp_path: Path)
     trace = read_trace([path])
     assert trace.prompts.arrived.tolist() == [0.0, 1.0, 1.5, 61.0, 70.0]
     assert trace.prompts.block_tokens == 16
-    assert trace.recorded.sessions is not None
-    assert trace.recorded.sessions.tolist() == [0, 1, 0, 0, 2]
+    assert sessions_of(trace) == [0, 1, 0, 0, 2]
     assert "times read as seconds" in trace.words()
     assert read_trace([path], seconds_each=1e-3).prompts.arrived[-1] == pytest.approx(0.07)
 
@@ -161,9 +176,8 @@ def test_documents_have_sub_agents_and_ids_of_their_own(tmp_path: Path) -> None:
     assert trace.prompts.arrived.tolist() == [0.0, 11.0, 12.0, 17.0]
     assert trace.prompts.prompt_tokens.tolist() == [200, 130, 70, 64]
     assert chains_of(trace) == [[0, 1, 2], [0, 1], [0], [3]]
+    assert sessions_of(trace) == [0, 0, 1, 2]
     recorded = trace.recorded
-    assert recorded.sessions is not None
-    assert recorded.sessions.tolist() == [0, 0, 1, 2]
     assert recorded.scope is not None
     assert (recorded.scope.codes.tolist(), recorded.scope.names) == ([0, 0, 0, 1], ["x", "y"])
     assert "its 2 traces run one behind the other" in trace.words()
@@ -236,10 +250,9 @@ def test_labels_beside_a_trace(tmp_path: Path) -> None:
     rows = [{"timestamp": n, "input_length": 5, "hash_ids": [n]} for n in range(3)]
     path = written(tmp_path, *rows)
     labels = labelled(tmp_path, {"session": 3, "replica": 0}, {"tenant": 7}, {"session": 3})
-    recorded = read_trace([path], labels=labels).recorded
-    assert recorded.sessions is not None
-    sessions = recorded.sessions.tolist()
-    assert sessions[0] == sessions[2] != sessions[1], "a request without is a session of its own"
+    trace = read_trace([path], labels=labels)
+    assert sessions_of(trace) == [0, 1, 0], "a request without is a session of its own"
+    recorded = trace.recorded
     assert (recorded.template, recorded.scope) == (None, None)
     assert recorded.tenant is not None
     assert recorded.tenant.codes.tolist() == [-1, 0, -1]
