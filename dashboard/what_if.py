@@ -1,56 +1,28 @@
-"""What if: what the store says of speed and memory, which an experiment begins with."""
+"""What if: which requests of a window are replayed, and what the store says of speed and memory."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-import numpy as np
+from dashboard.answers import asked
+from dashboard.figures.rows import Row
+from replay.calibration import QUESTIONS, Calibration, calibration
 
-from dashboard.figures.rows import Row, Rows, number
-from replay.hashes import HASH_GRAIN_TOKENS
-
-_DEFAULT_SPEED, _DEFAULT_TOKENS = 20_000.0, 1_000_000
-# What a page may ask of the exporter's memory at once, as `attribute` does.
+# What a page may ask of the exporter's memory at once, 80 MB in either: the same as the commands.
+# More takes minutes to replay through several arms, for which a page is the wrong place.
 MOST_HASHES = 10_000_000
 # A table with an entry for each block and replica stands in memory.
 MOST_REPLICAS = 64
+# Where no engine tells its memory a page has to begin with something.
+USUAL_CAPACITY_TOKENS = 1_000_000
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What an experiment begins with, and in words where each figure is from."""
-
-    replicas: int
-    capacity_tokens: int
-    block_tokens: int
-    prefill_tokens_per_second: float
-    sources: tuple[str, ...]
+def replayed_model(window: Mapping[str, object]) -> Row:
+    """The model of most prompt tokens that can be replayed, with what is counted of it; an empty
+    row where there is none."""
+    models = asked("request_chain_counts", {**window, "by": "model"})
+    return next((row for row in models if row["chain_prompt_tokens"]), {})
 
 
-def measured(replicas: Rows, memory: Rows, speeds: Rows) -> Measured:
-    """From what engines and requests told; assumptions, named as such, where they told nothing."""
-    serving = len([row for row in replicas if row.get("role") != "decode"])
-    rooms = [number(row, "capacity_tokens") for row in memory]
-    known_rooms = [room for room in rooms if room]
-    blocks = [_block_tokens(row) for row in memory]
-    known_blocks = [size for size in blocks if size]
-    rates = [number(row, "tokens_per_second") for row in speeds]
-    known_rates = [rate for rate in rates if rate]
-    return Measured(
-        min(max(serving, 1), MOST_REPLICAS),
-        max(int(np.median(known_rooms)), 1) if known_rooms else _DEFAULT_TOKENS,
-        max(set(known_blocks), key=known_blocks.count) if known_blocks else HASH_GRAIN_TOKENS,
-        max(float(np.median(known_rates)), 1.0) if known_rates else _DEFAULT_SPEED,
-        (
-            f"{serving} replicas were heard" if serving else "no replica was heard: one is assumed",
-            "memory as the engines tell (median)" if known_rooms else "memory is assumed",
-            "block as the engines tell" if known_blocks else "block is assumed",
-            "prefill speed estimated from first tokens (median)"
-            if known_rates
-            else "prefill speed is assumed",
-        ),
-    )
-
-
-def _block_tokens(memory: Row) -> int | None:
-    """Tokens a block of a replica, from what its memory holds in both."""
-    tokens, blocks = number(memory, "capacity_tokens"), number(memory, "capacity_blocks")
-    return round(tokens / blocks) if tokens and blocks else None
+def measured(window: Mapping[str, object], model: str | None) -> Calibration:
+    """What the window tells of speeds and memory, of one model."""
+    told = {name: asked(name, {**window, **params}) for name, params in QUESTIONS.items()}
+    return calibration(told, model)

@@ -5,16 +5,19 @@ from dataclasses import dataclass, replace
 from exporter.errors import PrefixscopeError
 from prefixscope.chain_window import CHAINS_COME, Room, Window, ask_chains, free_bytes
 from prefixscope.client import Answers
+from replay.calibration import QUESTIONS, Calibration, calibration
 from replay.recorded import Recorded
 from replay.recorded_rows import RecordedRows, recorded_rows
 
 
 @dataclass(frozen=True)
 class StoreTraffic:
-    """`name`: how to name where the requests are; `rows`: what was taken of them."""
+    """`name`: how to name where the requests are; `rows`: what was taken of them; `measured`: what
+    the same window tells of speeds and memory."""
 
     name: str
     rows: RecordedRows
+    measured: Calibration
 
     @property
     def recorded(self) -> Recorded:
@@ -45,4 +48,14 @@ def store_traffic(answers: Answers, window: Window, model: str | None = None) ->
             f"no request has a chain of blocks of tokens to replay; {CHAINS_COME}"
         )
     others = sum(row["prompt_requests"] for row in by_model if row["model"] != chosen)
-    return StoreTraffic(answers.where, replace(found, other_model_requests=others))
+    rows = replace(found, other_model_requests=others)
+    return StoreTraffic(answers.where, rows, measured(answers, window, rows.recorded.model))
+
+
+def measured(answers: Answers, window: Window, model: str | None) -> Calibration:
+    """What a window tells of speeds and memory, of one model."""
+    told = {
+        name: answers.ask(name, window.params() | dict(params)).to_pylist()
+        for name, params in QUESTIONS.items()
+    }
+    return calibration(told, model)

@@ -7,13 +7,15 @@ import numpy as np
 import streamlit as st
 
 from dashboard import page, tables, what_if
-from dashboard.answers import Answers, asked, table
+from dashboard.answers import Answers, table
 from dashboard.figures import what_if as figures
 from dashboard.figures.numbers import percent
 from dashboard.figures.rows import Row, number
 from dashboard.figures.safe import code_span
 from dashboard.tables import Column
 from dashboard.words import purpose
+from replay.calibration import Calibration
+from replay.hashes import HASH_GRAIN_TOKENS
 from replay.recorded_rows import recorded_rows
 from replay.rules import RULES
 
@@ -43,23 +45,21 @@ _COLUMNS = (
 def body(answers: Answers) -> None:
     """The setting with what the store says of it, a button, and what came out."""
     window = {"since": answers.window.since, "until": answers.window.until}
-    hashes = next(iter(asked("request_chain_counts", window)), {})
-    count = number(hashes, "hashes") or 0
+    found = what_if.replayed_model(window)
+    model, count = found.get("model"), int(number(found, "hashes") or 0)
     st.caption(f"The requests of this window, replayed: of the model with most prompt tokens, "
-               f"whatever is chosen above. {page.window_words(answers)} {int(count):,} hashes of "
+               f"whatever is chosen above. {page.window_words(answers)} {count:,} hashes of "
                "blocks.")  # fmt: skip
     if not count:
         st.info(_STEP_HINT)
         return
     if count > what_if.MOST_HASHES:
         st.info(f"At most {what_if.MOST_HASHES:,} hashes are replayed here: choose a shorter "
-                "window, or `prefixscope export` and `prefixscope replay`.")  # fmt: skip
+                "window, or `prefixscope replay --since …`.")  # fmt: skip
         return
-    known = what_if.measured(
-        answers.rows("replicas"), answers.rows("memory_split", by="replica"),
-        answers.rows("prefill_speed"),
-    )  # fmt: skip
-    asked_for = _form(known, tuple(sorted((name, str(moment)) for name, moment in window.items())))
+    known = what_if.measured(window, model)
+    moments = tuple(sorted((name, str(moment)) for name, moment in window.items()))
+    asked_for = _form(known, moments, model)
     if asked_for is None:
         return
     with st.spinner("Replaying … (the first time its code is compiled, which takes some seconds)"):
@@ -70,27 +70,37 @@ def body(answers: Answers) -> None:
     _show(found)
 
 
-def _form(known: what_if.Measured, window: _Window) -> tuple[_Window, tuple[Any, ...]] | None:
+def _form(
+    known: Calibration, window: _Window, model: str | None
+) -> tuple[_Window, tuple[Any, ...]] | None:
     """The window and the setting of when the button was pressed: a live window moves on, and what
     was asked is not replayed again every few seconds."""
     with st.form("what-if", border=False):
         first, second, third, fourth, fifth, sixth = st.columns(6)
-        replicas = first.number_input("Replicas", 1, what_if.MOST_REPLICAS, known.replicas)
-        capacity = second.number_input("KV tokens a replica", 1, None, known.capacity_tokens,
-                                       step=10_000)  # fmt: skip
+        most = what_if.MOST_REPLICAS
+        replicas = first.number_input("Replicas", 1, most, min(int(known.replicas.value), most))
+        room, size = known.capacity_tokens, known.block_tokens
+        capacity = second.number_input(
+            "KV tokens a replica", 1, None,
+            int(room.value) if room else what_if.USUAL_CAPACITY_TOKENS, step=10_000,
+        )  # fmt: skip
         speed = third.number_input(
-            "Prefill tokens/s", 1, None, int(known.prefill_tokens_per_second)
+            "Prefill tokens/s", 1, None, max(int(known.prefill_tokens_per_second.value), 1)
         )
-        decode = fourth.number_input("Decode ms a token", 0, None, 20)
-        block = sixth.number_input("Block, tokens", 1, None, known.block_tokens)
+        decode = fourth.number_input(
+            "Decode ms a token", 0, None, round(known.decode_seconds_per_token.value * 1e3)
+        )
+        block = sixth.number_input(
+            "Block, tokens", 1, None, int(size.value) if size else HASH_GRAIN_TOKENS
+        )
         gpus = fifth.number_input("GPUs a replica", 1, 64, 1)
         arms = st.multiselect("Arms", _all_arms(), list(_ARMS))
-        st.caption("; ".join(known.sources) + "; decode time is assumed.")
+        st.caption("; ".join(known.words()) + ".")
         pressed = st.form_submit_button("Replay this window", type="primary")
     if pressed:
         setting = (
-            int(replicas), int(capacity), int(block), float(speed), float(decode), int(gpus),
-            tuple(arms),
+            model, int(replicas), int(capacity), int(block), float(speed),
+            known.prefill_overhead_seconds.value, float(decode), int(gpus), tuple(arms),
         )  # fmt: skip
         st.session_state["what-if-asked"] = (window, setting) if arms else None
     asked_for: tuple[_Window, tuple[Any, ...]] | None = st.session_state.get("what-if-asked")
@@ -111,8 +121,8 @@ def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | Non
     from replay.gain_words import arm_row, gain_words  # noqa: PLC0415
     from replay.setting import Setting  # noqa: PLC0415
 
-    replicas, capacity_tokens, block, speed, decode, gpus, arms = setting
-    rows = recorded_rows(table("request_chains", dict(window)))
+    model, replicas, capacity_tokens, block, speed, overhead, decode, gpus, arms = setting
+    rows = recorded_rows(table("request_chains", {**dict(window), "model": model}), model)
     if rows is None:
         return None
     told = rows.recorded
@@ -120,7 +130,8 @@ def _replayed(window: _Window, setting: tuple[Any, ...]) -> dict[str, Any] | Non
         told = told.of_blocks(block)
     prompts = told.prompts
     rule = RULES["full"].of_blocks(prompts.block_tokens)
-    clock = Clock(prefill_tokens_per_second=speed, decode_seconds_per_token=decode / 1e3)
+    clock = Clock(prefill_tokens_per_second=speed, prefill_overhead_seconds=overhead,
+                  decode_seconds_per_token=decode / 1e3)  # fmt: skip
     found = experiment(
         told,
         Setting(arms=tuple(map(arm_named, arms)), rule=rule, replicas=replicas, clock=clock,

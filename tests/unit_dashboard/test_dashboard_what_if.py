@@ -4,27 +4,26 @@ import time
 
 import pytest
 
-from dashboard import what_if
 from tests.unit_dashboard.loopback import Exporter, Open, words
 
 KEY = "a1b2c3d4"
 
 
-def test_what_the_store_tells_is_begun_with_and_named() -> None:
-    found = what_if.measured(
-        [{"role": "unified"}, {"role": "unified"}, {"role": "decode"}],
-        [
-            {"capacity_tokens": 102_400, "capacity_blocks": 3200},
-            {"capacity_tokens": 297_600},
-            {"capacity_tokens": None},
-        ],
-        [{"tokens_per_second": 9_000.0}],
-    )
-    assert (found.replicas, found.capacity_tokens, found.block_tokens) == (2, 200_000, 32)
-    assert found.prefill_tokens_per_second == 9_000.0
-    assert "2 replicas were heard" in found.sources
-    nothing = what_if.measured([], [], [])
-    assert [word for word in nothing.sources if "assumed" in word] == list(nothing.sources)
+def test_the_page_begins_with_what_the_store_tells_of_the_model(
+    exporter: Exporter, open_page: Open
+) -> None:
+    """Two models: that of most tokens with chains is replayed, with its own engine's memory."""
+    exporter.request(30, 900, 0, model="m", block_hashes=[1], hash_key_id=KEY, replica="r1")
+    exporter.request(30, 9000, 0, model="n")
+    exporter.sample(20, "r1", model="m", kv_capacity_tokens=4096, block_size=32)
+    exporter.sample(20, "r2", model="n", kv_capacity_tokens=777, block_size=7)
+    app = open_page("what_if")
+    assert not app.exception
+    values = {field.label: field.value for field in app.number_input}
+    assert (values["Replicas"], values["KV tokens a replica"]) == (1, 4096)
+    assert values["Block, tokens"] == 32
+    assert "memory for 4,096 tokens a replica: as its engine tells" in words(app)
+    assert "assumed, as no replica has 100 requests" in words(app)
 
 
 def requests(exporter: Exporter) -> None:
