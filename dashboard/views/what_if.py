@@ -63,11 +63,11 @@ def body(answers: Answers) -> None:
     if asked_for is None:
         return
     with st.spinner("Replaying … (the first time its code is compiled, which takes some seconds)"):
-        found = _replayed(*asked_for)
-    if found is None:
+        answer = _replayed(*asked_for)
+    if answer is None:
         st.info(_STEP_HINT)
         return
-    _show(found)
+    _show(answer)
 
 
 def _form(
