@@ -9,8 +9,11 @@ MICROSECOND = 1e-6
 class Clock:
     """Times of one replica.
 
-    `prefill_tokens_per_second`: computed prompt tokens, one prompt after the other.
-    `prefill_overhead_seconds`: of every prefill, whatever its length. `decode_seconds_per_token`:
+    `prefill_tokens_per_second`: computed prompt tokens. `batched_tokens`: prompts that wait are
+    computed in one step as long as they have no more tokens to be computed together (vLLM's
+    max_num_batched_tokens), and all of them are ready at its end; a longer one takes a step of its
+    own. None: one prompt after the other. `prefill_overhead_seconds`: of every step, whatever is
+    computed in it. `decode_seconds_per_token`:
     while it lasts, a request holds its memory. `most_running`: requests at once (vLLM's
     max_num_seqs). `summary_lag_seconds`: how late a router learns what a cache holds; None: it is
     never told, and takes for held whatever it sent there (an approximate tree).
@@ -18,6 +21,7 @@ class Clock:
 
     prefill_tokens_per_second: float
     prefill_overhead_seconds: float = 0.0
+    batched_tokens: int | None = None
     decode_seconds_per_token: float = 0.0
     most_running: int = 256
     summary_lag_seconds: float | None = 0.0
@@ -27,14 +31,19 @@ class Clock:
             raise ValueError("prefill speed must be above 0, and most_running at least 1")
         if self.prefill_overhead_seconds < 0 or self.decode_seconds_per_token < 0:
             raise ValueError("times must not be below 0")
+        if self.batched_tokens is not None and self.batched_tokens < 1:
+            raise ValueError("batched_tokens must be at least 1")
 
     def words(self) -> list[str]:
         """What is assumed, a line each."""
         speed, overhead = self.prefill_tokens_per_second, self.prefill_overhead_seconds * 1e3
         decode = self.decode_seconds_per_token * 1e3
+        order, step = "one prompt after the other", "each"
+        if self.batched_tokens is not None:
+            order, step = f"up to {self.batched_tokens:,} tokens of prompts at once", "each step"
         return [
-            (f"prefill of {speed:,.0f} tokens/s a replica, one prompt after the other, "
-            f"{overhead:g} ms beside that for each"),
+            (f"prefill of {speed:,.0f} tokens/s a replica, {order}, "
+             f"{overhead:g} ms beside that for {step}"),
             f"decode of {decode:g} ms a token, which holds memory and does not slow prefill",
             f"at most {self.most_running} requests run at once",
             self._knowledge(),
@@ -50,12 +59,13 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
-    """Memory below the device's: what it cannot keep goes there and can come back.
+    """Memory below the device's or below another tier: what is lost above goes there and can come
+    back to the device.
 
     `capacity_blocks`: of each replica, or of all where `is_shared`. `tokens_per_second`: at which
     KV comes back, `latency_seconds` before the first. `writes_through`: every block is written as
-    soon as it is computed, not only when the device loses it. `overlaps`: loading and computing go
-    on at once.
+    soon as it is computed, and not when it is lost above. `overlaps`: loading and computing go on
+    at once.
     """
 
     name: str
@@ -73,7 +83,7 @@ class Tier:
     def words(self) -> str:
         """What is assumed of it."""
         whose = "all replicas" if self.is_shared else "each replica"
-        written = "when they are computed" if self.writes_through else "when the device loses them"
+        written = "when they are computed" if self.writes_through else "when they are lost above"
         loaded = "while the rest is computed" if self.overlaps else "before the rest is computed"
         return (
             f"{self.name} tier of {self.capacity_blocks:,} blocks for {whose}, written {written}, "

@@ -9,20 +9,22 @@ from replay.event_heap import Events, plan, take_next
 from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
 from replay.router_views import Views, learn, tell
 from replay.routers import LONGEST, SCORED, pick
-from replay.tier_below import Below, forget_below, group_of, keep_below, write_below
+from replay.tier_below import Below, forget_below, load_up, tier_of, write_back, write_through
 from replay.traffic import Numbers, Small
 
 NEVER = np.iinfo(np.int64).max
 
 
 class Requests(NamedTuple):
-    """One entry a request: tokens, microseconds, blocks it stores; where on the ring its key
-    is, and where its slots are kept, of which one that fits no replica has none."""
+    """One entry a request: tokens, microseconds, blocks of it that can be found and that are
+    filled with its answer; where on the ring its key is, and where its slots are kept, of which one
+    that fits no replica has none."""
 
     arrived: Numbers
     prompt: Numbers
     ceiling: Numbers
     stored: Numbers
+    filled: Numbers
     decode: Numbers
     firsts: Numbers
     draws: Numbers
@@ -32,7 +34,8 @@ class Requests(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Times in microseconds, speeds in microseconds a token."""
+    """Times in microseconds, speed in microseconds a token. `batched`: tokens of several prompts in
+    one step, 0: one prompt after the other."""
 
     block_tokens: int
     router: int
@@ -40,20 +43,16 @@ class Rules(NamedTuple):
     load_weight: float
     prefill: float
     overhead: int
+    batched: int
     most_running: int
     clients: int
     lifetime: int
     lag: int
     guesses: bool
-    tier_blocks: int
-    tier_speed: float
-    tier_latency: int
-    writes_through: bool
-    overlaps: bool
 
 
 class Queues(NamedTuple):
-    """Of each replica: first and last that wait, how many run, whether a prefill is under way, and
+    """Of each replica: first and last that wait, how many run, how many prefills are under way, and
     tokens to be computed. `following`: the next that waits."""
 
     first: Small
@@ -66,7 +65,8 @@ class Queues(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What becomes of each request; `stage` 0 until its prefill is over. `held`: its slots."""
+    """What becomes of each request; `loaded`: by tier; `stage` 0 until its prefill is over. `held`:
+    its slots."""
 
     replica: Small
     cached: Numbers
@@ -120,17 +120,18 @@ def run(
             break
         # What ends at a moment is over for whoever arrives at it.
         now = min(arrival, reset, end)
+        replica = NONE
         if end <= reset and end <= arrival:
-            _end(requests, rules, pools, below, views, queues, events, results, end)
+            replica = _end(requests, rules, pools, below, views, queues, events, results, end)
         elif reset <= arrival:
             _reset(rules, pools, below, views, results, reset_replicas[resetting], reset)
             resetting += 1
         else:
-            _arrive(
-                requests, rules, pools, below, views, queues, events, results, owners, uncached,
-                arriving,
-            )  # fmt: skip
+            replica = _arrive(requests, rules, pools, views, queues, results, owners, uncached,
+                              arriving)  # fmt: skip
             arriving += 1
+        if replica != NONE and queues.prefilling[replica] == 0:
+            _start(requests, rules, pools, below, views, queues, events, results, replica, now)
 
 
 @inlined
@@ -138,19 +139,18 @@ def _arrive(
     requests: Requests,
     rules: Rules,
     pools: Pools,
-    below: Below,
     views: Views,
     queues: Queues,
-    events: Events,
     results: Results,
     owners: Small,
     uncached: Numbers,
     request: int,
-) -> None:
-    """Route a request and let it wait; one that fits no replica is refused."""
+) -> int:
+    """Route a request and let it wait at the replica that is returned; one that fits no replica is
+    refused: NONE."""
     if requests.held_begins[request] == requests.held_begins[request + 1]:
         queues.ended[0] += 1
-        return
+        return NONE
     now = requests.arrived[request]
     learn(views, now)
     if rules.router in (SCORED, LONGEST):
@@ -173,7 +173,7 @@ def _arrive(
     else:
         queues.following[queues.last[chosen]] = request
     queues.last[chosen] = request
-    _start(requests, rules, pools, below, views, queues, events, results, chosen, now)
+    return int(chosen)
 
 
 @compiled
@@ -224,42 +224,48 @@ def _start(
     replica: int,
     now: int,
 ) -> None:
-    """Start the prefill of the request in front, if the replica and its memory are ready."""
-    request = queues.first[replica]
-    if request == NONE or queues.prefilling[replica]:
-        return
-    if queues.running[replica] >= rules.most_running:
-        return
-    held = _held(requests, results, request)
-    hits, loads, idle = _look_up(requests, rules, pools, below, held, replica, request, now)
-    own = len(held) - (hits - loads)
-    if pools.counts[replica, FREE] + pools.counts[replica, IDLE] - idle < own:
-        return
-    queues.first[replica] = queues.following[request]
-    queues.prefilling[replica] = 1
-    queues.running[replica] += 1
-    if loads:
-        keep_below(below, replica, _findable(requests, rules, request)[:hits], held)
-    lost = results.changed[: occupy(pools, replica, held, now, results.changed)]
-    tell(views, lost, replica, False, now + rules.lag)
-    if not rules.writes_through:
-        write_below(below, replica, lost)
-    cached = min(hits * rules.block_tokens, requests.ceiling[request])
-    results.cached[request] = cached
-    results.loaded[request] = min(loads * rules.block_tokens, cached)
-    results.prefill[request] = _prefill(rules, requests.prompt[request] - cached, loads)
-    plan(events, now + results.prefill[request], request)
+    """Start the prefill of the request in front, and of those behind it that go into the same
+    step, as far as the replica and its memory are ready."""
+    first, begun, tokens = queues.first[replica], 0, 0
+    computing, loading, beside = rules.overhead, 0, 0
+    while queues.first[replica] != NONE and queues.running[replica] < rules.most_running:
+        request = queues.first[replica]
+        held = _held(requests, results, request)
+        hits, loads, idle = _look_up(requests, rules, pools, below, held, replica, request, now)
+        cached = min(hits * rules.block_tokens, requests.ceiling[request])
+        tokens += requests.prompt[request] - cached
+        own = len(held) - (hits - loads)
+        room = pools.counts[replica, FREE] + pools.counts[replica, IDLE] - idle
+        if room < own or (begun and tokens > rules.batched):
+            break
+        before = _kept(begun, computing, loading, beside)
+        begun += 1
+        queues.first[replica] = queues.following[request]
+        queues.running[replica] += 1
+        results.cached[request] = cached
+        computing += round((requests.prompt[request] - cached) * rules.prefill)
+        if loads:
+            chain, loaded = _findable(requests, rules, request)[:hits], results.loaded[request]
+            load_up(below, replica, chain, held, rules.block_tokens, cached, loaded)
+            for tier in range(len(loaded)):
+                if loaded[tier] and below.overlaps[tier]:
+                    beside += below.latency[tier] + round(loaded[tier] * below.speed[tier])
+                elif loaded[tier]:
+                    loading += below.latency[tier] + round(loaded[tier] * below.speed[tier])
+        results.prefill[request] = _kept(begun, computing, loading, beside) - before
+        lost = results.changed[: occupy(pools, replica, held, now, results.changed)]
+        tell(views, lost, replica, False, now + rules.lag)
+        write_back(below, replica, lost)
+    queues.prefilling[replica] = begun
+    for _ in range(begun):
+        plan(events, now + _kept(begun, computing, loading, beside), first)
+        first = queues.following[first]
 
 
 @inlined
-def _prefill(rules: Rules, computed_tokens: int, loaded_blocks: int) -> int:
-    """Microseconds that a prefill keeps its replica."""
-    compute = rules.overhead + round(computed_tokens * rules.prefill)
-    if loaded_blocks == 0:
-        return compute
-    tokens = loaded_blocks * rules.block_tokens
-    load = rules.tier_latency + round(tokens * rules.tier_speed)
-    return max(compute, load) if rules.overlaps else compute + load
+def _kept(begun: int, computing: int, loading: int, beside: int) -> int:
+    """Microseconds that the prefills of a step keep their replica."""
+    return loading + max(computing, beside) if begun else 0
 
 
 @inlined
@@ -273,21 +279,20 @@ def _look_up(
     request: int,
     now: int,
 ) -> tuple[int, int, int]:
-    """Leading blocks found, those of them in the tier below, and those idle on the device. Slots
+    """Leading blocks found, those of them in tiers below, and those idle on the device. Slots
     of the latter are written to `held`, NONE for all else."""
     chain = _findable(requests, rules, request)
     held[:] = NONE
     oldest = now - rules.lifetime
     hits = find(pools, replica, chain, oldest)
     loads = 0
-    if below.block.shape[1]:
-        # Behind a gap that the tier below fills, blocks on the device are found again.
-        slot, group = below.slot, group_of(below, replica)
+    if len(below.shelves):
+        # Behind a gap that tiers below fill, blocks on the device are found again.
         while hits < len(chain):
-            if slot[chain[hits], group] >= 0:
-                hits, loads = hits + 1, loads + 1
-                continue
-            more = find(pools, replica, chain[hits:], oldest)
+            more = int(tier_of(below, replica, chain[hits]) != NONE)
+            loads += more
+            if more == 0:
+                more = find(pools, replica, chain[hits:], oldest)
             if more == 0:
                 break
             hits += more
@@ -308,10 +313,10 @@ def _end(
     events: Events,
     results: Results,
     now: int,
-) -> None:
-    """The prefill of a request is over, or the request is."""
+) -> int:
+    """The prefill of a request is over, or the request is, at the replica that is returned."""
     request = take_next(events)
-    replica, held = results.replica[request], _held(requests, results, request)
+    replica, held = int(results.replica[request]), _held(requests, results, request)
     if results.stage[request] == 0:
         results.stage[request] = 1
         results.ready[request] = now
@@ -321,16 +326,16 @@ def _end(
         count = publish(pools, replica, chain, held, now, oldest, results.changed)
         fresh = results.changed[:count]
         tell(views, fresh, replica, True, now + rules.lag)
-        if rules.writes_through:
-            write_below(below, replica, fresh)
-        queues.prefilling[replica] = 0
+        write_through(below, replica, fresh)
+        queues.prefilling[replica] -= 1
         queues.loads[replica] -= results.estimate[request]
         plan(events, now + requests.decode[request], request)
     else:
-        release(pools, replica, held, now)
+        stored, filled = requests.stored[request], requests.filled[request]
+        release(pools, replica, held, now, stored, filled)
         queues.running[replica] -= 1
         queues.ended[0] += 1
-    _start(requests, rules, pools, below, views, queues, events, results, replica, now)
+    return replica
 
 
 @compiled

@@ -1,9 +1,9 @@
 """The KV memory of a fleet, slot by slot, as compiled code: what `blocks.py` does for one replica
 in Python, in arrays for all at once.
 
-A slot is free, or held by running requests, or idle: held by nobody, but with a block that can be
-found. Idle slots stand in a ring for each replica, the one released first in front; only they are
-lost to make room.
+A slot is free, or held by running requests, or idle: held by nobody, but with a block that was
+computed. Idle slots stand in a ring for each replica, the one released first in front; only they
+are lost to make room.
 """
 
 from typing import NamedTuple
@@ -14,14 +14,18 @@ from replay.compiled import compiled
 from replay.traffic import Numbers, Small
 
 NONE = -1
+# The name of a block that was computed and that no prompt can find: a trace does not tell what
+# was generated, but it takes memory until its turn comes.
+UNKNOWN = -2
 FREE, IDLE, EVICTED = range(3)
 
 
 class Pools(NamedTuple):
     """`slot[block, replica]`: where a block is, NONE where it is not. Of each slot of a replica:
-    `block` it can be found as (NONE: nameless), `holders`, `touched` (microseconds), and its
-    neighbours in the ring of idle ones, whose last entry is the ring's end. `free`: a stack of
-    slots. `counts`: of each replica FREE, IDLE slots now, EVICTED blocks so far."""
+    `block` it can be found as (NONE: as none, UNKNOWN: as none, but it is kept), `holders`,
+    `touched` (microseconds), and its neighbours in the ring of idle ones, whose last entry is the
+    ring's end. `free`: a stack of slots. `counts`: of each replica FREE, IDLE slots now, EVICTED
+    blocks so far."""
 
     slot: Small
     block: Small
@@ -85,8 +89,8 @@ def locate(pools: Pools, replica: int, chain: Small, oldest: int, held: Small) -
 def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> int:
     """For a request that starts: hold the slots in `held`, and take others where it has NONE.
 
-    Blocks that are lost for it are written to `lost`; returns how many. Only while there are
-    enough free and idle slots.
+    Blocks with a name that are lost for it are written to `lost`; returns how many. Only while
+    there are enough free and idle slots.
     """
     slot, block = pools.slot, pools.block[replica]
     holders, touched = pools.holders[replica], pools.touched[replica]
@@ -111,15 +115,16 @@ def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> in
             at = ahead[end]
             unlink(behind, ahead, at)
             idle -= 1
-            lost[count] = block[at]
-            slot[block[at], replica] = NONE
+            pools.counts[replica, EVICTED] += 1
+            if block[at] != UNKNOWN:
+                lost[count] = block[at]
+                slot[block[at], replica] = NONE
+                count += 1
             block[at] = NONE
-            count += 1
         holders[at] = 1
         held[place] = at
     pools.counts[replica, FREE] = unheld
     pools.counts[replica, IDLE] = idle
-    pools.counts[replica, EVICTED] += count
     return count
 
 
@@ -148,8 +153,9 @@ def publish(
 
 
 @compiled
-def release(pools: Pools, replica: int, held: Small, now: int) -> None:
-    """Give slots back, the last first: they become idle, or free where they have no name."""
+def release(pools: Pools, replica: int, held: Small, now: int, stored: int, filled: int) -> None:
+    """Give slots back, the last first: they become idle, or free where they have no name. Behind
+    the `stored` blocks that prompts can find stand those of the answer, until `filled`."""
     block, holders = pools.block[replica], pools.holders[replica]
     touched, free = pools.touched[replica], pools.free[replica]
     behind, ahead = pools.behind[replica], pools.ahead[replica]
@@ -161,6 +167,8 @@ def release(pools: Pools, replica: int, held: Small, now: int) -> None:
         touched[at] = now
         if holders[at]:
             continue
+        if block[at] == NONE and stored <= place < filled:
+            block[at] = UNKNOWN
         if block[at] == NONE:
             free[unheld] = at
             unheld += 1
@@ -174,7 +182,8 @@ def release(pools: Pools, replica: int, held: Small, now: int) -> None:
 @compiled
 def _free(pools: Pools, replica: int, at: int) -> None:
     """An idle slot loses its name."""
-    pools.slot[pools.block[replica, at], replica] = NONE
+    if pools.block[replica, at] != UNKNOWN:
+        pools.slot[pools.block[replica, at], replica] = NONE
     pools.block[replica, at] = NONE
     unlink(pools.behind[replica], pools.ahead[replica], at)
     pools.counts[replica, IDLE] -= 1
@@ -190,8 +199,9 @@ def forget(pools: Pools, replica: int, lost: Small) -> int:
     for at in range(pools.block.shape[1]):
         if pools.block[replica, at] == NONE:
             continue
-        lost[count] = pools.block[replica, at]
-        count += 1
+        if pools.block[replica, at] != UNKNOWN:
+            lost[count] = pools.block[replica, at]
+            count += 1
         if pools.holders[replica, at] == 0:
             _free(pools, replica, at)
         else:

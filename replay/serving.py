@@ -81,7 +81,7 @@ def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
         capacity_blocks=setting.capacity_of(arm, block),
         clock=setting.clock,
         router=replace(setting.router, name=arm.router),
-        tier=tiers[0] if tiers and arm.caches else None,
+        tiers=tiers if arm.caches else (),
         lifetime_seconds=lifetime if arm.caches else None,
         caches=arm.caches,
         clients=setting.clients,

@@ -8,10 +8,10 @@ What happens, in whole microseconds, so that a replay is the same on every machi
 - It looks up its prefix when its prefill starts, holds what it finds, and computes the rest. Its
   blocks can be found from the end of its prefill on: two that compute the same block at once both
   compute it, and one of the copies has no name.
-- At its end it gives all blocks back, tail first. Generated tokens have no names in a trace and
-  leave nothing behind.
-- With a tier below, what the device loses goes there (or everything does when computed), and comes
-  back behind the device's own hits.
+- At its end it gives all blocks back, tail first. Blocks filled with its answer stay until their
+  memory is needed, as in engines, but a trace has no names for them: nobody finds them.
+- With tiers below, what the device loses goes there (or everything does when computed), what the
+  first of them loses to the next, and comes back behind the device's own hits.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,8 @@ from replay.traffic import Flags, Moments, Names, Numbers, Seconds, Small, start
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
     """Replicas that are alike. `capacity_blocks` None: never full. `lifetime_seconds`: idle blocks
-    are not found after it; None: until their memory is needed. `resets`: moments, in the prompts'
+    are not found after it; None: until their memory is needed. `tiers`: below the device, the
+    nearest first. `resets`: moments, in the prompts'
     own seconds, at which a replica forgets all. `caches`: False: nothing is ever found. `clients`:
     each sends its next request when its last one ends, whatever the recorded times, as load
     generators do; None: as recorded."""
@@ -42,7 +43,7 @@ class Fleet:
     capacity_blocks: int | None
     clock: Clock
     router: Router
-    tier: Tier | None = None
+    tiers: tuple[Tier, ...] = ()
     lifetime_seconds: float | None = None
     resets: Moments = field(default_factory=Moments)
     caches: bool = True
@@ -51,7 +52,7 @@ class Fleet:
     def __post_init__(self) -> None:
         if self.replicas < 1 or (self.capacity_blocks is not None and self.capacity_blocks < 1):
             raise ValueError("replicas and capacity_blocks must be at least 1")
-        if self.lifetime_seconds is not None and self.tier is not None:
+        if self.lifetime_seconds is not None and self.tiers:
             raise ValueError("blocks with a lifetime and a tier below are not modelled together")
 
 
@@ -59,19 +60,30 @@ class Fleet:
 class Timed:
     """What became of each request: `refused` ones fit no replica, and are in no other figure.
 
-    Times in seconds. `prefill_seconds`: that the replica was kept by it; `loaded_tokens`: of the
-    cached ones those that came from the tier below. Of each replica: blocks lost by the device.
-    `stored_blocks`: written to the tier below, over all replicas.
+    Times in seconds. `prefill_seconds`: that the replica was kept by it; of the cached tokens
+    `loaded_by_tier` came from tiers below: a row a request, a column a tier. Of each replica:
+    blocks lost by the device. `stored_by_tier`: blocks written to each tier, over all replicas.
     """
 
     prompt_tokens: Numbers
     cached_tokens: Numbers
-    loaded_tokens: Numbers
+    loaded_by_tier: Numbers
     replica: Small
     ttft_seconds: Seconds
     prefill_seconds: Seconds
     evicted_blocks: Numbers
-    stored_blocks: int
+    stored_by_tier: Numbers
+
+    @property
+    def loaded_tokens(self) -> Numbers:
+        """From all tiers below, of each request."""
+        loaded: Numbers = self.loaded_by_tier.sum(axis=1)
+        return loaded
+
+    @property
+    def stored_blocks(self) -> int:
+        """Written to all tiers below."""
+        return int(self.stored_by_tier.sum())
 
     @property
     def refused(self) -> Flags:
@@ -94,7 +106,7 @@ def serve_timed(
     results = Results(
         replica=np.full(count, NONE, np.int32),
         cached=np.zeros(count, np.int64),
-        loaded=np.zeros(count, np.int64),
+        loaded=np.zeros((count, len(fleet.tiers)), np.int64),
         estimate=np.zeros(count, np.int64),
         prefill=np.zeros(count, np.int64),
         ready=np.zeros(count, np.int64),
@@ -103,7 +115,7 @@ def serve_timed(
         changed=np.empty(capacity, np.int32),
     )
     pools = empty_pools(distinct, replicas, capacity)
-    below = empty_below(distinct, replicas, fleet.tier)
+    below = empty_below(distinct, replicas, fleet.tiers)
     lag = fleet.clock.summary_lag_seconds
     views = empty_views(distinct, len(prompts.blocks), replicas, lag)
     order = np.argsort(fleet.resets.seconds, kind="stable")
@@ -116,7 +128,7 @@ def serve_timed(
     return Timed(
         prompts.prompt_tokens, results.cached, results.loaded, results.replica,
         np.where(results.replica == NONE, np.nan, ttft), _seconds(results.prefill),
-        pools.counts[:, EVICTED].copy(), int(below.counts[:, 1].sum()),
+        pools.counts[:, EVICTED].copy(), below.written(),
     )  # fmt: skip
 
 
@@ -150,6 +162,7 @@ def _requests(
         prompt=prompts.prompt_tokens,
         ceiling=ceiling if fleet.caches else np.zeros_like(ceiling),
         stored=prompts.stored_blocks(rule) if fleet.caches else np.zeros_like(ceiling),
+        filled=_filled(prompts, rule) if fleet.caches else np.zeros_like(ceiling),
         decode=_microseconds(tokens * fleet.clock.decode_seconds_per_token),
         firsts=Ring.of(fleet.replicas).first(keys),
         draws=draws,
@@ -159,9 +172,14 @@ def _requests(
     )
 
 
+def _filled(prompts: Prompts, rule: CacheRule) -> Numbers:
+    """Whole blocks that a cache keeps of prompt and answer: of the last token there is no KV."""
+    tokens = prompts.prompt_tokens + np.maximum(prompts.output_tokens - 1, 0)
+    return np.where(rule.too_short(prompts.prompt_tokens), 0, tokens // prompts.block_tokens)
+
+
 def _rules(prompts: Prompts, fleet: Fleet) -> Rules:
     clock, router = fleet.clock, fleet.router
-    tier = fleet.tier or Tier(name="none", capacity_blocks=0, tokens_per_second=1.0)
     lifetime = fleet.lifetime_seconds
     return Rules(
         block_tokens=prompts.block_tokens,
@@ -170,14 +188,10 @@ def _rules(prompts: Prompts, fleet: Fleet) -> Rules:
         load_weight=float(router.load_weight),
         prefill=1 / (clock.prefill_tokens_per_second * MICROSECOND),
         overhead=round(clock.prefill_overhead_seconds / MICROSECOND),
+        batched=clock.batched_tokens or 0,
         most_running=clock.most_running,
         clients=fleet.clients or 0,
         lifetime=NEVER if lifetime is None else round(lifetime / MICROSECOND),
         lag=round((clock.summary_lag_seconds or 0.0) / MICROSECOND),
         guesses=clock.summary_lag_seconds is None,
-        tier_blocks=tier.capacity_blocks,
-        tier_speed=1 / (tier.tokens_per_second * MICROSECOND),
-        tier_latency=round(tier.latency_seconds / MICROSECOND),
-        writes_through=tier.writes_through,
-        overlaps=tier.overlaps,
     )

@@ -1,14 +1,20 @@
 """Small traffic to replay, and fleets that are simulated as plainly as can be."""
 
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
 
+from replay.clock import Clock
 from replay.prompts import Prompts
+from replay.routers import Router
+from replay.timed import Fleet, Timed
 from replay.traffic import starts_of
 
 Requests = list[tuple[int, list[int]]]  # prompt tokens, numbers of its blocks
+# One token a millisecond: times by hand are in thousandths of a second.
+CLOCK = Clock(prefill_tokens_per_second=1000.0)
 
 
 def prompts_of(requests: Requests, block_tokens: int, gap_seconds: float = 1.0) -> Prompts:
@@ -22,6 +28,29 @@ def prompts_of(requests: Requests, block_tokens: int, gap_seconds: float = 1.0) 
         starts=starts_of([len(chain) for _, chain in requests]),
         block_tokens=block_tokens,
     )
+
+
+def fleet(
+    router: str = "round-robin", replicas: int = 1, capacity: int = 1000, **more: object
+) -> Fleet:
+    settings_of = {"clock": CLOCK, "router": Router(name=router)} | more
+    return Fleet(replicas=replicas, capacity_blocks=capacity, **settings_of)  # type: ignore[arg-type]
+
+
+def at(
+    requests: Requests, seconds: list[float], outputs: list[int] | None = None, block: int = 4
+) -> Prompts:
+    prompts = prompts_of(requests, block)
+    answers = np.array(outputs or [0] * len(requests), np.int64)
+    return replace(prompts, arrived=np.array(seconds), output_tokens=answers)
+
+
+def cached(timed: Timed) -> list[int]:
+    return [int(tokens) for tokens in timed.cached_tokens]
+
+
+def ttft(timed: Timed) -> list[float]:
+    return [round(float(seconds), 6) for seconds in timed.ttft_seconds]
 
 
 @st.composite

@@ -19,15 +19,17 @@ class Outcome:
 
 
 class PlainFleet:
-    """Round robin over replicas that prefill one prompt at a time. Times are whole numbers."""
+    """Round robin over replicas that prefill one prompt at a time, or as many of those in front as
+    have no more than `batched` tokens to be computed. Times are whole numbers."""
 
     def __init__(
-        self, replicas: int, capacity: int, block: int, per_token: int, decode: int
+        self, replicas: int, capacity: int, block: int, per_token: int, decode: int, batched: int
     ) -> None:
         self.block, self.per_token, self.decode = block, per_token, decode
+        self.batched = batched
         self.pools = [BlockPool(capacity) for _ in range(replicas)]
         self.waiting: list[deque[int]] = [deque() for _ in range(replicas)]
-        self.is_prefilling = [False] * replicas
+        self.prefilling: list[set[int]] = [set() for _ in range(replicas)]
         self.leases: dict[int, Lease] = {}
         self.events: list[tuple[int, int, str, int]] = []
         self.planned = 0
@@ -54,7 +56,7 @@ class PlainFleet:
             pool, lease = self.pools[replica], self.leases[number]
             if kind == PREFILL:
                 pool.end_prefill(lease)
-                self.is_prefilling[replica] = False
+                self.prefilling[replica].remove(number)
                 self.outcomes[number].ttft = now - self.arrivals[number]
                 length = max(self.outputs[number] - 1, 0) * self.decode
                 self.plan(now + length, DECODE, number)
@@ -64,25 +66,41 @@ class PlainFleet:
             self.start(replica, now)
 
     def start(self, replica: int, now: int) -> None:
-        if self.is_prefilling[replica] or not self.waiting[replica]:
+        if self.prefilling[replica]:
             return
-        number = self.waiting[replica][0]
+        batch: list[int] = []
+        computed = 0
+        while self.waiting[replica]:
+            number = self.waiting[replica][0]
+            pool, chain = self.pools[replica], self.chain(number)
+            tokens, most = self.requests[number][0], (self.requests[number][0] - 1) // self.block
+            own = tokens - pool.look_up(chain[:most]) * self.block
+            if batch and computed + own > self.batched:
+                break
+            lease = pool.start(
+                chain,
+                prompt_blocks=tokens // self.block,
+                reusable=most,
+                total_blocks=self.needed(number),
+            )
+            if lease is None:
+                break
+            self.waiting[replica].popleft()
+            self.leases[number] = lease
+            self.outcomes[number].cached_tokens = tokens - own
+            batch.append(number)
+            computed += own
+        self.prefilling[replica] = set(batch)
+        for number in batch:
+            self.plan(now + computed * self.per_token, PREFILL, number)
+
+    def chain(self, number: int) -> list[int]:
+        """Whole blocks of prompt and answer; of the last token there is no KV, and no other prompt
+        has the blocks of an answer."""
         tokens, chain = self.requests[number]
         whole = tokens // self.block
-        lease = self.pools[replica].start(
-            chain[:whole],
-            prompt_blocks=whole,
-            reusable=(tokens - 1) // self.block,
-            total_blocks=self.needed(number),
-        )
-        if lease is None:
-            return
-        self.waiting[replica].popleft()
-        self.leases[number] = lease
-        self.is_prefilling[replica] = True
-        cached = lease.hit_blocks * self.block
-        self.outcomes[number].cached_tokens = cached
-        self.plan(now + (tokens - cached) * self.per_token, PREFILL, number)
+        filled = (tokens + max(self.outputs[number] - 1, 0)) // self.block
+        return chain[:whole] + [-1 - number * 1000 - place for place in range(whole, filled)]
 
     def plan(self, time: int, kind: str, number: int) -> None:
         self.planned += 1

@@ -9,47 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.clock import MICROSECOND, Clock, Tier
-from replay.pools import FREE, IDLE, Pools, empty_pools
-from replay.prompts import Prompts
-from replay.routers import ROUTERS, Router
+from replay.pools import FREE, IDLE, UNKNOWN, Pools, empty_pools
+from replay.routers import ROUTERS
 from replay.rules import RULES
-from replay.timed import Fleet, Timed, serve_timed
+from replay.timed import serve_timed
 from replay.traffic import Moments
-from tests.unit_what_if.fleets import Requests, conversations, prompts_of
+from tests.unit_what_if.fleets import CLOCK, Requests, at, cached, conversations, fleet, ttft
 from tests.unit_what_if.reference_fleet import PlainFleet
 
 FULL, PARTIAL = RULES["full"], RULES["partial"]
-# One token a millisecond: times by hand are in thousandths of a second.
-CLOCK = Clock(prefill_tokens_per_second=1000.0)
-
-
-def fleet(
-    router: str = "round-robin", replicas: int = 1, capacity: int = 1000, **more: object
-) -> Fleet:
-    settings_of = {"clock": CLOCK, "router": Router(name=router)} | more
-    return Fleet(replicas=replicas, capacity_blocks=capacity, **settings_of)  # type: ignore[arg-type]
-
-
-def at(
-    requests: Requests, seconds: list[float], outputs: list[int] | None = None, block: int = 4
-) -> Prompts:
-    prompts = prompts_of(requests, block)
-    answers = np.array(outputs or [0] * len(requests), np.int64)
-    return replace(prompts, arrived=np.array(seconds), output_tokens=answers)
-
-
-def cached(timed: Timed) -> list[int]:
-    return [int(tokens) for tokens in timed.cached_tokens]
-
-
-def ttft(timed: Timed) -> list[float]:
-    return [round(float(seconds), 6) for seconds in timed.ttft_seconds]
 
 
 @settings(max_examples=120, deadline=None)
-@given(conversations(), st.data(), st.integers(1, 3), st.integers(1, 24))
+@given(conversations(), st.data(), st.integers(1, 3), st.integers(1, 24),
+       st.sampled_from([None, 8, 40]))  # fmt: skip
 def test_every_request_is_served_as_plain_pools_serve_it(
-    requests: Requests, data: st.DataObject, replicas: int, capacity: int
+    requests: Requests,
+    data: st.DataObject,
+    replicas: int,
+    capacity: int,
+    batched: int | None,
 ) -> None:
     count = len(requests)
     gaps = data.draw(st.lists(st.integers(0, 40), min_size=count, max_size=count))
@@ -60,9 +39,12 @@ def test_every_request_is_served_as_plain_pools_serve_it(
     ]
     arrivals = np.cumsum(gaps).tolist()
     prompts = at(requests, [moment * MICROSECOND for moment in arrivals], outputs)
-    clock = Clock(prefill_tokens_per_second=1e6 / 2, decode_seconds_per_token=3e-6)
+    clock = Clock(
+        prefill_tokens_per_second=1e6 / 2, decode_seconds_per_token=3e-6, batched_tokens=batched
+    )
     served = serve_timed(prompts, FULL, fleet("round-robin", replicas, capacity, clock=clock))
-    expected = PlainFleet(replicas, capacity, 4, 2, 3).run(requests, arrivals, outputs)
+    plain = PlainFleet(replicas, capacity, 4, 2, 3, batched or 0)
+    expected = plain.run(requests, arrivals, outputs)
     for number, outcome in enumerate(expected):
         if outcome.ttft is None:
             assert served.refused[number]
@@ -73,25 +55,27 @@ def test_every_request_is_served_as_plain_pools_serve_it(
 
 @settings(max_examples=60, deadline=None)
 @given(conversations(), st.sampled_from(ROUTERS), st.integers(1, 4), st.integers(4, 30),
-       st.sampled_from([0.0, 0.5, None]), st.sampled_from([None, 3, 50]),
-       st.booleans())  # fmt: skip
+       st.sampled_from([0.0, 0.5, None]), st.lists(st.sampled_from([0, 3, 50]), max_size=3),
+       st.booleans(), st.sampled_from([None, 20]))  # fmt: skip
 def test_a_replay_is_repeatable_and_within_its_bounds(
     requests: Requests,
     router: str,
     replicas: int,
     capacity: int,
     lag: float | None,
-    below: int | None,
+    below: list[int],
     through: bool,
+    batched: int | None,
 ) -> None:
-    clock = replace(CLOCK, summary_lag_seconds=lag, decode_seconds_per_token=0.1)
-    tier = None
-    if below is not None:
-        tier = Tier(
-            name="host", capacity_blocks=below, tokens_per_second=1e4, writes_through=through
-        )
+    clock = replace(
+        CLOCK, summary_lag_seconds=lag, decode_seconds_per_token=0.1, batched_tokens=batched
+    )
+    tiers = tuple(
+        Tier(name="below", capacity_blocks=size, tokens_per_second=1e4, writes_through=through)
+        for size in below
+    )
     prompts = at(requests, [0.01 * number for number in range(len(requests))], [3] * len(requests))
-    wanted = fleet(router, replicas, capacity, clock=clock, tier=tier)
+    wanted = fleet(router, replicas, capacity, clock=clock, tiers=tiers)
     served, again = (serve_timed(prompts, FULL, wanted) for _ in range(2))
     assert cached(served) == cached(again)
     assert served.replica.tolist() == again.replica.tolist()
@@ -105,30 +89,28 @@ def test_a_replay_is_repeatable_and_within_its_bounds(
 
 @settings(max_examples=80, deadline=None)
 @given(conversations(), st.sampled_from(ROUTERS), st.integers(1, 3), st.integers(4, 30),
-       st.sampled_from([None, 4]), st.booleans(),
+       st.sampled_from([None, 20]),
        st.lists(st.floats(0, 0.5), max_size=3))  # fmt: skip
 def test_t103_no_slot_is_lost_and_none_is_used_twice(
     requests: Requests,
     router: str,
     replicas: int,
     capacity: int,
-    below: int | None,
-    shared: bool,
+    batched: int | None,
     resets: list[float],
 ) -> None:
-    """At the end nothing runs: every slot is free, or idle with a block that is found in it."""
+    """At the end nothing runs: every slot is free, or idle with a block that is found in it or
+    was generated."""
     made: list[Pools] = []
 
     def kept(*sizes: int) -> Pools:
         made.append(empty_pools(*sizes))
         return made[-1]
 
-    tier = None
-    if below is not None:
-        tier = Tier(name="host", capacity_blocks=below, tokens_per_second=1e4, is_shared=shared)
     moments = Moments.of([(number % replicas, moment) for number, moment in enumerate(resets)])
-    wanted = fleet(router, replicas, capacity, tier=tier, resets=moments)
-    prompts = at(requests, [0.01 * number for number in range(len(requests))], [3] * len(requests))
+    wanted = fleet(router, replicas, capacity, resets=moments,
+                   clock=replace(CLOCK, batched_tokens=batched))  # fmt: skip
+    prompts = at(requests, [0.01 * number for number in range(len(requests))], [6] * len(requests))
     with patch("replay.timed.empty_pools", kept):
         serve_timed(prompts, FULL, wanted)
     (pools,) = made
@@ -137,7 +119,8 @@ def test_t103_no_slot_is_lost_and_none_is_used_twice(
     assert (pools.counts[:, FREE] + pools.counts[:, IDLE] == slots).all()
     for replica in range(replicas):
         named = np.flatnonzero(pools.block[replica] >= 0)
-        assert len(named) == pools.counts[replica, IDLE] <= capacity
+        answers = np.count_nonzero(pools.block[replica] == UNKNOWN)
+        assert len(named) + answers == pools.counts[replica, IDLE] <= capacity
         assert (pools.slot[pools.block[replica][named], replica] == named).all()
         assert (pools.slot[:, replica] >= 0).sum() == len(named)
 
@@ -157,6 +140,26 @@ def test_two_that_wait_together_share_what_the_first_computes() -> None:
     """Prefill is one by one: the second looks up when the first is done."""
     prompts = at([(9, [0, 1, 2]), (9, [0, 1, 3])], [0.0, 0.0])
     assert cached(serve_timed(prompts, FULL, fleet())) == [0, 8]
+
+
+def test_prompts_that_wait_are_computed_in_one_step_and_ready_together() -> None:
+    """8 tokens are under way until 10 ms, 2 of which every step costs. 8 and 4 go into the next
+    step, to 24 ms, and 8 more are too many for it: 34 ms. Nobody finds what is computed with it."""
+    clock = replace(CLOCK, prefill_overhead_seconds=0.002, batched_tokens=16)
+    prompts = at([(8, [0, 1]), (8, [2, 3]), (4, [2]), (8, [4, 5])], [0.0, 0.001, 0.002, 0.003])
+    served = serve_timed(prompts, FULL, fleet(clock=clock))
+    assert ttft(served) == [0.01, 0.023, 0.022, 0.031]
+    assert cached(served) == [0, 0, 0, 0]
+    assert [round(own, 6) for own in served.prefill_seconds] == [0.01, 0.01, 0.004, 0.01]
+
+
+def test_an_answer_takes_memory_until_its_turn_comes() -> None:
+    """Four blocks fit. A leaves its block and the two it filled with its answer; B takes the free
+    one; C pushes out the end of A's answer, being released first, and then A is still found."""
+    prompts = at([(4, [0]), (4, [1]), (4, [2]), (5, [0])], [0.0, 1.0, 2.0, 3.0], [9, 0, 0, 0])
+    served = serve_timed(prompts, FULL, fleet(capacity=4))
+    assert cached(served) == [0, 0, 0, 4]
+    assert served.evicted_blocks.tolist() == [2]  # the last request needs a block too
 
 
 def test_a_cache_that_is_off_finds_nothing() -> None:
@@ -221,44 +224,6 @@ def test_a_guess_does_not_know_of_evictions() -> None:
     assert last(None) == (0, 0)
 
 
-def test_a_tier_below_gives_back_what_the_device_lost() -> None:
-    """Two blocks fit the device. A, B, A: B pushes A out, to the tier below; A comes back, 8 tokens
-    at 10,000 a second after 1 ms: 1.8 ms, and nothing is left to compute. Then B, likewise."""
-    requests = [(8, [0, 1]), (8, [2, 3]), (8, [0, 1]), (8, [2, 3])]
-    prompts = at(requests, [0.0, 1.0, 2.0, 3.0])
-    tier = Tier(name="host", capacity_blocks=4, tokens_per_second=1e4, latency_seconds=0.001)
-    served = serve_timed(prompts, PARTIAL, fleet(capacity=2, tier=tier))
-    assert cached(served) == [0, 0, 8, 8]
-    assert served.loaded_tokens.tolist() == [0, 0, 8, 8]
-    assert ttft(served) == [0.008, 0.008, 0.0018, 0.0018]
-    assert served.stored_blocks == 4  # A once and B once: each is still below when it goes again
-    without = serve_timed(prompts, PARTIAL, fleet(capacity=2))
-    assert cached(without) == [0, 0, 0, 0]
-    small = replace(tier, capacity_blocks=1)
-    assert cached(serve_timed(prompts, PARTIAL, fleet(capacity=2, tier=small))) == [0, 0, 4, 4]
-
-
-def test_loading_and_computing_may_go_on_at_once() -> None:
-    """8 of 12 tokens come back in 0.8 ms while 4 are computed in 4 ms."""
-    requests = [(8, [0, 1]), (12, [2, 3, 4]), (12, [0, 1, 5])]
-    prompts = at(requests, [0.0, 1.0, 2.0])
-    tier = Tier(name="host", capacity_blocks=9, tokens_per_second=1e4)
-    one = serve_timed(prompts, PARTIAL, fleet(capacity=3, tier=tier))
-    both = serve_timed(prompts, PARTIAL, fleet(capacity=3, tier=replace(tier, overlaps=True)))
-    assert (cached(one)[2], cached(both)[2]) == (8, 8)
-    assert (ttft(one)[2], ttft(both)[2]) == (0.0048, 0.004)
-
-
-def test_a_shared_tier_serves_what_another_replica_wrote() -> None:
-    prompts = at([(8, [0, 1]), (8, [0, 1])], [0.0, 1.0])
-    own = Tier(name="host", capacity_blocks=9, tokens_per_second=1e4, writes_through=True)
-    found = [
-        cached(serve_timed(prompts, PARTIAL, fleet(replicas=2, tier=tier)))
-        for tier in (own, replace(own, is_shared=True))
-    ]
-    assert found == [[0, 0], [0, 8]]
-
-
 def test_a_reset_forgets_and_a_lifetime_ends() -> None:
     prompts = at([(9, [0, 1, 2])] * 3, [0.0, 10.0, 20.0])
     assert cached(serve_timed(prompts, FULL, fleet())) == [0, 8, 8]
@@ -276,17 +241,6 @@ def test_a_reset_while_a_request_runs_forgets_what_it_holds() -> None:
         prompts, PARTIAL, fleet(capacity=4, clock=clock, resets=Moments.of([(0, 2.0)]))
     )
     assert cached(served) == [0, 0]
-
-
-def test_a_reset_of_any_replica_with_and_without_a_tier() -> None:
-    """Replica 1 forgets; 0 does not. A tier of its own goes with it, a shared one stays."""
-    prompts = at([(8, [0, 1])] * 4, [0.0, 1.0, 10.0, 11.0])
-    own = Tier(name="host", capacity_blocks=9, tokens_per_second=1e4, writes_through=True)
-    found = []
-    for tier in (None, own, replace(own, is_shared=True)):
-        wanted = fleet(replicas=2, tier=tier, resets=Moments.of([(1, 5.0)]))
-        found.append(cached(serve_timed(prompts, PARTIAL, wanted)))
-    assert found == [[0, 0, 8, 0], [0, 0, 8, 0], [0, 8, 8, 8]]
 
 
 def test_what_expired_once_can_be_found_again_when_it_is_computed_anew() -> None:
@@ -330,8 +284,10 @@ def test_wrong_settings_are_refused() -> None:
             Clock(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 1"):
         fleet(capacity=0)
+    with pytest.raises(ValueError, match="batched_tokens"):
+        replace(CLOCK, batched_tokens=0)
     tier = Tier(name="host", capacity_blocks=1, tokens_per_second=1.0)
     with pytest.raises(ValueError, match="not modelled together"):
-        fleet(tier=tier, lifetime_seconds=1.0)
+        fleet(tiers=(tier,), lifetime_seconds=1.0)
     with pytest.raises(ValueError, match="speed"):
         Tier(name="disk", capacity_blocks=1, tokens_per_second=0.0)
