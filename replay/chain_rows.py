@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from replay.hashes import HASH_GRAIN_TOKENS
 from replay.known_blocks import mixed, within
-from replay.traffic import Chains, Names, Numbers, starts_of
+from replay.pieces import placed
+from replay.scaled import UNIT_BYTES
+from replay.traffic import Chains, Names, Numbers, Pieces, starts_of
 
 # The grain of chunks of text, which stand where blocks of so many tokens usually do.
 OF_TEXT = -HASH_GRAIN_TOKENS
@@ -48,6 +50,21 @@ def contents_of(table: pa.Table, lengths: Numbers) -> Names | None:
     contents = mixed(~flat_of(table["block_hashes"]))
     contents[np.repeat(lengths_of(table["content_hashes"]) > 0, lengths)] = told
     return contents
+
+
+def row_pieces(table: pa.Table, one_of_many: bool = False) -> Pieces | None:
+    """Pieces cut by content, ends in units of text where they are of text. None where most blocks
+    are of rows without: then the blocks themselves tell more."""
+    pieces, blocks = lengths_of(table["piece_hashes"]), lengths_of(table["block_hashes"])
+    if not pieces.any() or 2 * blocks[pieces > 0].sum() < blocks.sum():
+        return None
+    lengths = pc.list_flatten(table["piece_lengths"]).cast(pa.int64()).to_numpy()
+    found = placed(flat_of(table["piece_hashes"]), lengths, starts_of(pieces))
+    of_text = np.repeat(table["text_bytes"].is_valid().to_numpy(), pieces)
+    ends = np.where(of_text, found.ends // UNIT_BYTES, found.ends)
+    space = np.repeat(spaces_of(table, one_of_many), pieces)
+    names = within(found.names, space) if space.any() else found.names
+    return Pieces(names, ends, found.starts)
 
 
 def spaces_of(table: pa.Table, one_of_many: bool = False) -> npt.NDArray[np.integer]:

@@ -19,27 +19,15 @@ from replay.chain_rows import (
     chains_of,
     codes,
     deployments_of,
-    flat_of,
     grains_of,
-    lengths_of,
     places_of,
-    spaces_of,
+    row_pieces,
     whole_of,
 )
 from replay.hashes import HASH_GRAIN_TOKENS
-from replay.known_blocks import within
-from replay.pieces import placed
 from replay.rules import RULES, CacheRule
-from replay.scaled import UNIT_BYTES, Scale
-from replay.traffic import (
-    NOT_REPORTED,
-    Flags,
-    Numbers,
-    Pieces,
-    Seconds,
-    Traffic,
-    starts_of,
-)
+from replay.scaled import Scale
+from replay.traffic import NOT_REPORTED, Flags, Numbers, Seconds, Traffic
 
 # What is large of a row: taken only where chains are read.
 CHAINS = ("block_hashes", "content_hashes", "piece_hashes", "piece_lengths")
@@ -239,23 +227,8 @@ def _traffic(table: pa.Table, grain_tokens: int, rule: CacheRule, one_of_many: b
         kept=np.array([reason in ("", _KEPT) for reason in reasons]),
         output_tokens=whole_of(table["output_tokens"], 0) if reported else None,
         eligible_tokens=_eligible(table, cached, rule),
-        pieces=_pieces(table, one_of_many),
+        pieces=row_pieces(table, one_of_many),
     )
-
-
-def _pieces(table: pa.Table, one_of_many: bool) -> Pieces | None:
-    """Pieces cut by content, ends in units of text where they are of text. None where most blocks
-    are of rows without: then the blocks themselves tell more."""
-    pieces, blocks = lengths_of(table["piece_hashes"]), lengths_of(table["block_hashes"])
-    if not pieces.any() or 2 * blocks[pieces > 0].sum() < blocks.sum():
-        return None
-    lengths = pc.list_flatten(table["piece_lengths"]).cast(pa.int64()).to_numpy()
-    found = placed(flat_of(table["piece_hashes"]), lengths, starts_of(pieces))
-    of_text = np.repeat(table["text_bytes"].is_valid().to_numpy(), pieces)
-    ends = np.where(of_text, found.ends // UNIT_BYTES, found.ends)
-    space = np.repeat(spaces_of(table, one_of_many), pieces)
-    names = within(found.names, space) if space.any() else found.names
-    return Pieces(names, ends, found.starts)
 
 
 def _eligible(table: pa.Table, cached: Numbers, rule: CacheRule) -> Numbers | None:

@@ -89,22 +89,43 @@ def layout_findings(
     """
     if len(prompts) < 2:
         return []
-    found = _in_prompts(prompts, prompts)
-    # What shifts by less than a block hides from blocks, pieces show.
-    if not found and prompts.pieces is not None:
-        found = _in_prompts(prompts.finest(), prompts)
+    found = [each.finding for each in found_in(prompts)]
     verdict = verdict_of(prompts, rule, is_hosted, restarts)
     if verdict is not None:
         found.append(_of_verdict(prompts, verdict))
     return sorted(found, key=lambda each: (-each.gain_tokens, each.from_token))
 
 
-def _in_prompts(cut: Prompts, prompts: Prompts) -> list[LayoutFinding]:
+@dataclass(frozen=True)
+class Found:
+    """A finding and the place in prompts, or the turns, that it is of. `by_pieces`: the place
+    counts in pieces."""
+
+    finding: LayoutFinding
+    where: Place | Turns
+    by_pieces: bool
+
+
+def found_in(prompts: Prompts) -> list[Found]:
+    """What prompts hold that keeps them from being reused, in the order in which it is met."""
+    if len(prompts) < 2:
+        return []
+    found = _in_prompts(prompts, prompts)
+    # What shifts by less than a block hides from blocks, pieces show.
+    if not found and prompts.pieces is not None:
+        found = _in_prompts(prompts.finest(), prompts)
+    return found
+
+
+def _in_prompts(cut: Prompts, prompts: Prompts) -> list[Found]:
     """Findings of prompts by their blocks, or `cut` into pieces."""
-    places = places_of(cut)
-    found = [_of_place(cut, place) for place in places]
-    found += [_of_turns(prompts, turns) for turns in _apart(turns_of(prompts), places, cut)]
-    return [each for each in found if _is_worth(each, prompts)]
+    places, by_pieces = places_of(cut), cut.ends is not None
+    found = [Found(_of_place(cut, place), place, by_pieces) for place in places]
+    found += [
+        Found(_of_turns(prompts, turns), turns, by_pieces=False)
+        for turns in _apart(turns_of(prompts), places, cut)
+    ]
+    return [each for each in found if _is_worth(each.finding, prompts)]
 
 
 def _is_worth(found: LayoutFinding, prompts: Prompts) -> bool:

@@ -20,19 +20,23 @@ def gain_tokens(prompts: Prompts, place: Place) -> int:
     """Tokens that these requests would reuse more at best if the place were the same in all."""
     lengths = [prompts.lengths(row) for row in range(len(prompts))]
     before = _reused_tokens(prompts, prompts.contents, lengths)
-    fixed = _fixed(prompts, place, lengths)
+    fixed = fixed_at(prompts, place, lengths)
     after = _reused_tokens(prompts, *fixed)
-    # What a second place hides the first hides too.
-    if not place.crossed and place.after < 0:
-        after = np.maximum(after, _hidden_turns(prompts, place, fixed[1]))
+    for row, (_, had) in hidden_turns(prompts, place, fixed[1]).items():
+        after[row] = max(after[row], had)
     # Where the value came again, its own blocks were reused: leaving them out loses nothing.
     return int((after - before).clip(min=0).sum())
 
 
-def _hidden_turns(prompts: Prompts, place: Place, lengths: Sequence[Numbers]) -> Numbers:
-    """Of later turns whose value is another number of tokens than in the turn before, what that
-    turn had: a shift hides that this one goes on where it ended. 0 for all others."""
-    found = np.zeros(len(prompts), np.int64)
+def hidden_turns(
+    prompts: Prompts, place: Place, lengths: Sequence[Numbers]
+) -> dict[int, tuple[int, int]]:
+    """Of later turns whose value is another number of tokens than in the turn before, that turn and
+    the tokens of it that this one has too: a shift hides that it goes on where that one ended."""
+    found: dict[int, tuple[int, int]] = {}
+    # What a second place hides the first hides too.
+    if place.crossed or place.after >= 0:
+        return found
     behind = {
         row: prompts.contents[row][end] if end < len(prompts.contents[row]) else -1
         for row, _, end in _each(place)
@@ -45,7 +49,7 @@ def _hidden_turns(prompts: Prompts, place: Place, lengths: Sequence[Numbers]) ->
             last[session] = row
         if before is not None and behind[row] != behind[before]:
             had = min(int(lengths[before].sum()), int(lengths[row].sum()))
-            found[row] = had // prompts.grain_tokens * prompts.grain_tokens
+            found[row] = before, had // prompts.grain_tokens * prompts.grain_tokens
     return found
 
 
@@ -58,12 +62,13 @@ def _reused_tokens(
     return np.array(tokens, np.int64) // prompts.grain_tokens * prompts.grain_tokens
 
 
-def _fixed(
-    prompts: Prompts, place: Place, lengths: Sequence[Numbers]
+def fixed_at(
+    prompts: Prompts, place: Place, lengths: Sequence[Numbers], first_free: int = 0
 ) -> tuple[list[Small], list[Numbers]]:
-    """The contents of every request with the place put right, and how long each is."""
+    """The contents of every request with the place put right, and how long each is. What is made
+    the same in all gets new numbers, from `first_free` on or behind all there are."""
     fixed, own_lengths = list(prompts.contents), list(lengths)
-    first_free = 1 + max(int(own.max(initial=0)) for own in prompts.contents)
+    first_free = max(first_free, 1 + max(int(own.max(initial=0)) for own in prompts.contents))
     for row, begin, end in _each(place):
         own, tokens = fixed[row], lengths[row]
         # A set in a fixed order is there still, and the same in all.

@@ -39,14 +39,11 @@ def _anchors(prompts: Prompts) -> Numbers:
     wide = int(unit.max()) + 1
     witnesses = np.bincount(np.unique(held * wide + unit[owner]) // wide, minlength=held.max() + 1)
     starts = np.concatenate([[0], np.cumsum(lengths)])
+    # Turns of a conversation that stands alone are of one template too.
+    turns = np.bincount(unit)[unit]
     for row in np.flatnonzero(lengths).tolist():
         own = held[starts[row] : starts[row + 1]]
         often = witnesses[own]
-        if often.max() > 1 or _is_shared(prompts, own, row):
+        if often.max() > 1 or turns[row] > 1:
             anchors[row] = own[int(often.argmax())]
     return anchors
-
-
-def _is_shared(prompts: Prompts, own: Numbers, row: int) -> bool:
-    """Is it a turn of a conversation that stands alone?"""
-    return bool((prompts.unit == prompts.unit[row]).sum() > 1 and len(own))

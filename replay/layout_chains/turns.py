@@ -35,13 +35,15 @@ _LOOKED_BACK = 8
 class Turns:
     """Turns that part from the one before in the same way.
 
-    `kind` unknown: somewhere inside. `rows`: the later turns that show it; of each the first token
-    of the block in which they part, and the first one behind it. `lost_tokens`: computed though the
+    `kind` unknown: somewhere inside. `rows`: the later turns that show it, `before`: what each goes
+    on; of each the first token of the block in which they part, and the first one behind it.
+    `lost_tokens`: computed though the
     turn before had them, of all turns that are the same way.
     """
 
     kind: Kind
     rows: Numbers
+    before: Numbers
     begins_tokens: Numbers
     ends_tokens: Numbers
     lost_tokens: int
@@ -171,4 +173,5 @@ def _turns(
     # Where the answer came back, nothing was lost.
     lost[prompts.cached_tokens[pairs.row] > prompts.prompt_tokens[pairs.before]] = 0
     total = int((lost if of_all else lost[which]).sum())
-    return Turns(kind, pairs.row[which], shared, shared + grain, total, len(pairs.row))
+    rows, before = pairs.row[which], pairs.before[which]
+    return Turns(kind, rows, before, shared, shared + grain, total, len(pairs.row))

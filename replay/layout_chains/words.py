@@ -33,6 +33,17 @@ def advice_on(found: LayoutFinding, prompt_tokens: int, block_tokens: int) -> st
     )
 
 
+def mended_words(found: LayoutFinding, template: str) -> str:
+    """What is taken to be mended, in a sentence without its full stop."""
+    where = f"{template or 'requests without a template'}: {found.kind} {place_of(found)}"
+    if found.in_turns:
+        return f"{where}, as if later turns went on where the one before ended"
+    if found.kind == "tool_order":
+        return f"{where}, as if the same parts stood in one order"
+    changes = _CHANGES[found.frequency]
+    return f"{where}, which changes {changes}, as if it stood behind what stays the same"
+
+
 def _said(found: LayoutFinding, block_tokens: int) -> str:
     if found.frequency == "once":
         return _changed_once(found)

@@ -1,0 +1,146 @@
+"""Recorded prompts as if what layout findings name had been mended: the same requests and tokens,
+other names of blocks.
+
+Only what comes always is mended, by what `gain_tokens` of a finding assumes: nothing is known but
+hashes, so that what a replay of these prompts wins is what a fix would win at best.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from replay.chain_rows import chains_of, codes, deployments_of, lengths_of, row_pieces
+from replay.contents import prefix_names
+from replay.known_blocks import Blocks, mixed, numbered, within
+from replay.layout_chains.findings import found_in
+from replay.layout_chains.groups import groups_of
+from replay.layout_chains.mending import mended_template, recurring
+from replay.layout_chains.prompts import Prompts as Layout
+from replay.layout_chains.words import mended_words
+from replay.prompts import Prompts
+from replay.recorded import Labels, Recorded
+from replay.traffic import Chains, Numbers, Small, starts_of
+
+# Findings are of so many requests and hashes of a template, whole sessions, as the exporter's are.
+MOST_REQUESTS, MOST_HASHES = 300, 1_000_000
+# Templates that are looked at, those with most prompt tokens first.
+MOST_TEMPLATES = 40
+# Of requests without a template, groups of fewer are not looked at.
+MIN_GROUP_REQUESTS = 5
+NOTHING_FOUND = "no layout finding that comes always: there is nothing to mend"
+_WITHOUT_CONTENTS = "what blocks hold is not known, so that few layout findings can be told"
+_OF_ANSWERS = "what was found is of answers, and a replay keeps none of these"
+
+
+@dataclass(frozen=True)
+class Mended:
+    """`prompts` None: nothing was mended, and `words` says why; else they say what was."""
+
+    prompts: Prompts | None
+    words: list[str]
+
+
+def mended(prompts: Prompts, told: Layout, template: Labels | None, space: Numbers) -> Mended:
+    """Prompts with all mended that is found in them.
+
+    `told`: the same requests in the same order with what layout is told from; `space`: a number
+    from 0 for each, blocks being shared within one only.
+    """
+    contents = list(told.contents)
+    first_free = 1 + max((int(own.max(initial=0)) for own in contents), default=0)
+    words, found_any = [], False
+    for name, rows in _templates(told, template):
+        own = told.taken(rows)
+        sample = _sample(own)
+        found = recurring(found_in(own.taken(sample)))
+        found_any |= bool(found)
+        if found:
+            done = mended_template(own, sample, found, first_free)
+            first_free = max(first_free, *(1 + int(each.max(initial=0)) for each in done.contents))
+            words += [mended_words(each, name) for each in done.findings]
+            for row, blocks in zip(rows.tolist(), done.contents, strict=True):
+                contents[row] = blocks
+    if not words:
+        return Mended(None, [_OF_ANSWERS if found_any else _why_nothing(told)])
+    return Mended(replace(prompts, blocks=_numbers(contents, space)), words)
+
+
+def with_mended(recorded: Recorded, rows: pa.Table) -> Recorded:
+    """The same with its prompts mended too. `rows`: of `request_chains`, those that the prompts are
+    of, in their order. Where nothing is mended `mended_words` says why.
+
+    ValueError where rows and prompts are not as many.
+    """
+    if len(rows) != len(recorded.prompts):
+        raise ValueError(f"{len(rows)} rows are not those of {len(recorded.prompts)} prompts")
+    chains = _with_contents(rows, chains_of(rows, recorded.prompts.block_tokens))
+    told = Layout.of(
+        chains,
+        pieces=row_pieces(rows),
+        prompt_tokens=recorded.prompts.prompt_tokens,
+        output_tokens=recorded.prompts.output_tokens,
+        cached_tokens=rows["cached_tokens"].cast(pa.int64()).fill_null(-1).to_numpy(),
+        started=rows["ts"].cast(pa.int64()).to_numpy() / 1e6,
+        **{name: rows[name].to_pylist() for name in ("session", "tenant", "scope", "replica")},
+    )
+    scope = codes(rows, "scope")
+    space = deployments_of(rows) * (int(scope.max(initial=0)) + 1) + scope
+    found = mended(recorded.prompts, told, recorded.template, space)
+    return replace(recorded, mended=found.prompts, mended_words=found.words)
+
+
+def _why_nothing(told: Layout) -> str:
+    return NOTHING_FOUND if told.contents_known else f"{NOTHING_FOUND}; {_WITHOUT_CONTENTS}"
+
+
+def _with_contents(rows: pa.Table, chains: Chains) -> Chains:
+    """Where some rows tell contents and others do not: a block of the same name holds the same."""
+    is_told = np.repeat(lengths_of(rows["content_hashes"]) > 0, chains.lengths)
+    if chains.contents is None or is_told.all():
+        return chains
+    number, count = numbered(chains.names)
+    told = np.zeros(count, np.uint64)
+    has_any = np.zeros(count, np.bool_)
+    told[number[is_told]] = chains.contents[is_told]
+    has_any[number[is_told]] = True
+    return replace(chains, contents=np.where(has_any[number], told[number], chains.contents))
+
+
+def _templates(told: Layout, template: Labels | None) -> Iterator[tuple[str, Numbers]]:
+    """Requests by template, '' where none is known and they seem to have the same."""
+    none = np.full(len(told), -1, np.int64)
+    labels = none if template is None else template.codes
+    found = [
+        (template.names[number] if template else "", np.flatnonzero(labels == number))
+        for number in np.unique(labels[labels >= 0]).tolist()
+    ]
+    unnamed = np.flatnonzero(labels < 0)
+    if len(unnamed):
+        groups = groups_of(told.taken(unnamed))
+        found += [("", unnamed[rows]) for rows in groups if len(rows) >= MIN_GROUP_REQUESTS]
+    found.sort(key=lambda each: -int(told.prompt_tokens[each[1]].sum()))
+    return iter(found[:MOST_TEMPLATES])
+
+
+def _sample(prompts: Layout) -> Numbers:
+    """Whole sessions, the same ones each time, as many as are compared with each other."""
+    lengths = np.array([len(own) for own in prompts.contents], np.int64)
+    if len(prompts) <= MOST_REQUESTS and lengths.sum() <= MOST_HASHES:
+        return np.arange(len(prompts))
+    _, first, unit = np.unique(prompts.unit, return_index=True, return_inverse=True)
+    scattered = mixed(first[unit].astype(np.uint64))
+    order = np.lexsort((np.arange(len(prompts)), scattered))
+    few = order[:MOST_REQUESTS]
+    return np.sort(few[np.cumsum(lengths[few]) <= MOST_HASHES])
+
+
+def _numbers(contents: list[Small], space: Numbers) -> Small:
+    """A number for each block and all before it, within its space."""
+    starts = starts_of([len(own) for own in contents])
+    owner = np.repeat(np.arange(len(contents), dtype=np.int32), np.diff(starts))
+    flat = np.concatenate(contents)
+    blocks = Blocks(flat, owner, starts, int(flat.max(initial=-1)) + 1)
+    names = prefix_names(flat.astype(np.uint64), blocks)
+    return numbered(within(names, space[owner]) if space.any() else names)[0]
