@@ -1,9 +1,12 @@
 """What if: which requests of a window are replayed, and what the store says of speed and memory."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from dashboard.answers import asked
 from dashboard.figures.rows import Row
+from dashboard.filters import iso
+from dashboard.words import NEXT_STEP_ROWS
 from replay.calibration import QUESTIONS, Calibration, calibration
 
 # What a page may ask of the exporter's memory at once, 80 MB in either: the same as the commands.
@@ -13,6 +16,17 @@ MOST_HASHES = 10_000_000
 MOST_REPLICAS = 64
 # Where no engine tells its memory a page has to begin with something.
 USUAL_CAPACITY_TOKENS = 1_000_000
+
+NO_CHAINS = (
+    "Requests of this window carry no chains of block hashes, by which a replay knows what they "
+    "have in common. One step adds them: put the tap before the engine (`prefixscope tap`), or "
+    "send token ids or prompts with the log (docs/chains.md)."
+)
+OF_TEXT = (
+    "The hashes of this window name chunks of text, which are no blocks of a cache. One step makes "
+    "them blocks of tokens: a tokenizer for the model (docs/chains.md)."
+)
+_SHORTEST = timedelta(minutes=1)
 
 
 def replayed_model(window: Mapping[str, object]) -> Row:
@@ -26,3 +40,44 @@ def measured(window: Mapping[str, object], model: str | None) -> Calibration:
     """What the window tells of speeds and memory, of one model."""
     told = {name: asked(name, {**window, **params}) for name, params in QUESTIONS.items()}
     return calibration(told, model)
+
+
+def merged_tokens(model: str) -> int:
+    """What one scope for all would share by the last audit: without any, isolation costs nothing
+    that could be told."""
+    return sum(row["merged_tokens"] or 0 for row in asked("isolation", {"model": model}))
+
+
+def findings(model: str) -> list[str]:
+    """What in the layout of prompts always breaks reuse, in words, the largest gain first."""
+    rows = asked("layout", {"model": model})
+    return [row["advice"] for row in rows if row["gain_tokens"] and row["frequency"] == "always"]
+
+
+def newest_that_fits(window: Mapping[str, str], model: str | None, hashes: int) -> dict[str, str]:
+    """The end of a window that may be asked for at once, or all of it."""
+    since, until = (datetime.fromisoformat(window[name]) for name in ("since", "until"))
+    length = until - since
+    while hashes > MOST_HASHES and length > _SHORTEST:
+        length *= min(0.9 * MOST_HASHES / hashes, 0.9)
+        part = {"since": iso(until - length), "until": window["until"]}
+        hashes = next(iter(asked("request_chain_counts", part | {"model": model})), {})["hashes"]
+    return {"since": iso(until - length), "until": window["until"]}
+
+
+def nothing_words(window: Mapping[str, object], model: str | None) -> str:
+    """Why nothing of a window can be replayed, and the next step."""
+    told = next(iter(asked("request_chain_counts", window)), {})
+    if not told.get("stored_requests"):
+        return (
+            f"A replay takes requests, and there are none. One step adds them: `{NEXT_STEP_ROWS}`"
+        )
+    if not told["prompt_requests"]:
+        return "No request of this window has prompt tokens: choose another window."
+    if model is not None and told["chain_prompt_tokens"]:
+        return (
+            "No request of the model chosen above has a chain of blocks of tokens: choose another."
+        )
+    if told["chain_requests"]:
+        return OF_TEXT
+    return NO_CHAINS

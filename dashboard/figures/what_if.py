@@ -1,5 +1,6 @@
 """Arms side by side, and the hit ratio of every capacity."""
 
+from collections.abc import Sequence
 from math import log10
 
 import plotly.graph_objects as go
@@ -9,6 +10,8 @@ from dashboard.figures.layout import style
 from dashboard.figures.numbers import percent
 from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, LOAD
 from dashboard.figures.rows import Rows, number
+from dashboard.replayed.charts import colour_of, step_words
+from dashboard.replayed.rows import Step
 
 
 def arms(rows: Rows) -> go.Figure:
@@ -41,6 +44,28 @@ def arms(rows: Rows) -> go.Figure:
     beneath = {"x": 1, "xanchor": "right", "y": -0.12, "yanchor": "top"}
     figure.update_layout(hovermode="closest", margin={"t": 46}, legend=beneath)
     return figure
+
+
+def gain(steps: Sequence[Step]) -> go.Figure:
+    """From caching off to the best arm: a bar for each change from where the one before ends."""
+    names = [step.name for step in steps]
+    figure = go.Figure(
+        go.Bar(
+            y=names,
+            base=[min(step.begin, step.end) for step in steps],
+            x=[abs(step.end - step.begin) for step in steps],
+            orientation="h",
+            marker={"color": [colour_of(step) for step in steps]},
+            text=[step_words(step) for step in steps],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{y} %{text}<extra></extra>",
+        )
+    )
+    style(figure, 60 + 34 * len(names))
+    figure.update_xaxes(rangemode="tozero", tickformat=",.3~s")
+    figure.update_yaxes(autorange="reversed")
+    return figure.update_layout(hovermode="closest", margin={"r": 70})
 
 
 def capacity_curve(rows: Rows, marked_tokens: float | None) -> go.Figure:

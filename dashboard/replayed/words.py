@@ -3,7 +3,7 @@
 from dashboard.figures.numbers import UNKNOWN, percent, seconds
 from dashboard.replayed.rows import compared, days_told, gpu_seconds
 from replay.arms import PLAIN, arm_named
-from replay.differences import PREFILL
+from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
 from replay.serving import ArmResult
 
@@ -100,6 +100,14 @@ def steps_words(found: Experiment) -> str:
 def gpus_words(gpus: int) -> str:
     """What seconds of replicas are multiplied by."""
     return f"{gpus} GPU{'' if gpus == 1 else 's'} a replica"
+
+
+def difference(told: Difference | None) -> str:
+    """ "-6,755 (-7,203 to -6,226)"; "–" where it is not known."""
+    if told is None:
+        return UNKNOWN
+    change, low, high = (signed(value) for value in (told.change, told.low, told.high))
+    return f"{change} ({low} to {high})"
 
 
 def signed(value: float) -> str:

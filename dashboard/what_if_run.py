@@ -1,0 +1,103 @@
+"""What if: the question put to the traffic, once for all who ask the same."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dashboard.answers import table
+from dashboard.figures.rows import Row
+from dashboard.what_if_choices import Asked
+from replay.rules import RULES
+
+if TYPE_CHECKING:
+    from replay.arms import Arm
+    from replay.experiment import Experiment
+    from replay.recorded import Recorded
+    from replay.setting import Setting
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came out. `words`: what was replayed; `left_out`: arms that could not be, and why."""
+
+    experiment: "Experiment"
+    model: str | None
+    curve: list[Row]
+    words: str
+    left_out: list[str]
+
+
+@st.cache_data(ttl=timedelta(hours=1), max_entries=20, show_spinner=False)
+def replayed(asked: Asked) -> Replayed | None:
+    """Replay a window; None where none of its requests has a chain of blocks of tokens."""
+    # Compiled code, which a page that only asks does not need.
+    from dashboard.replayed.rows import curve_rows  # noqa: PLC0415
+    from replay.curve import curve_of_replicas  # noqa: PLC0415
+    from replay.experiment import experiment  # noqa: PLC0415
+    from replay.recorded_rows import recorded_rows  # noqa: PLC0415
+
+    params = {**dict(asked.window), "model": asked.model}
+    found = recorded_rows(table("request_chains", params), asked.model)
+    if found is None:
+        return None
+    recorded = _in_blocks(found.recorded, asked.block_tokens)
+    setting, left_out = _allowed(_setting(asked, recorded), asked.arms, recorded)
+    curve = curve_of_replicas(recorded.prompts, setting.rule, asked.replicas)
+    return Replayed(
+        experiment(recorded, setting),
+        recorded.model,
+        curve_rows(curve, recorded.prompts.block_tokens),
+        found.words(),
+        left_out,
+    )
+
+
+def _in_blocks(recorded: "Recorded", block_tokens: int) -> "Recorded":
+    """By the engine's block, where recorded ones go into it."""
+    grain = recorded.prompts.block_tokens
+    larger = block_tokens > grain and block_tokens % grain == 0
+    return recorded.of_blocks(block_tokens) if larger else recorded
+
+
+def _setting(asked: Asked, recorded: "Recorded") -> "Setting":
+    from replay.clock import Clock  # noqa: PLC0415 - compiled code
+    from replay.setting import USUAL_HOST, Setting  # noqa: PLC0415
+
+    block, known = recorded.prompts.block_tokens, asked.known
+    tiers = known.known_tiers(block)
+    speeds = [tier.tokens_per_second.value for tier in known.tiers
+              if tier.name == USUAL_HOST.name and tier.tokens_per_second is not None]  # fmt: skip
+    return Setting(
+        arms=(),
+        rule=RULES["full"].of_blocks(block),
+        replicas=asked.replicas,
+        capacity_blocks=max(asked.capacity_tokens // block, 1),
+        clock=Clock(
+            prefill_tokens_per_second=asked.prefill_tokens_per_second,
+            prefill_overhead_seconds=known.prefill_overhead_seconds.value,
+            decode_seconds_per_token=asked.decode_seconds_per_token,
+        ),
+        tiers=tiers,
+        host=replace(USUAL_HOST, tokens_per_second=speeds[0]) if speeds else USUAL_HOST,
+        token_bytes=None if known.token_bytes is None else round(known.token_bytes.value),
+    )
+
+
+def _allowed(
+    setting: "Setting", names: tuple[str, ...], recorded: "Recorded"
+) -> tuple["Setting", list[str]]:
+    """The setting with the arms that traffic and setting allow, and why others are left out."""
+    from replay.arms import NotAnArm, arm_named  # noqa: PLC0415 - compiled code
+
+    kept: list[Arm] = []
+    left_out = []
+    for name in names:
+        try:
+            arm = arm_named(name)
+            replace(setting, arms=(arm,)).checked(recorded)
+            kept.append(arm)
+        except NotAnArm as error:
+            left_out.append(str(error))
+    return replace(setting, arms=tuple(kept)), left_out

@@ -1,0 +1,180 @@
+"""What if: what came out, the answer first."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from dashboard import page, tables
+from dashboard.figures import what_if as figures
+from dashboard.figures.rows import Row
+from dashboard.figures.safe import code_span, plain
+from dashboard.replayed import words
+from dashboard.replayed.columns import arm_rows, told
+from dashboard.replayed.document import Subject, render
+from dashboard.replayed.rows import TTFT, Compared, GroupRow, compared, gain_steps, group_rows
+from dashboard.tables import Column
+from dashboard.what_if_choices import Asked
+from dashboard.what_if_run import Replayed
+from replay.differences import PREFILL
+from replay.experiment import Experiment
+from replay.gain_words import gain_words
+
+
+def show(asked: Asked, found: Replayed) -> None:
+    """The answer, whose the gain is, every arm, and the rest by tab."""
+    experiment = found.experiment
+    st.markdown(f"#### {words.answer(experiment, asked.gpus)}")
+    for line in [_replayed(asked, found), *words.beside(experiment), *found.left_out]:
+        st.caption(line)
+    _downloads(asked, found)
+    _gain(experiment, asked.gpus)
+    st.markdown("##### Every arm")
+    rows = arm_rows(experiment, asked.gpus)
+    page.chart(figures.arms(rows), "what-if-arms", "Arms side by side")
+    tables.show(rows, _arm_columns(rows), "what-if", alt="Figures of every arm")
+    for line in words.limits(experiment):
+        st.caption(line)
+    bodies: dict[str, Callable[[Asked, Replayed], None]] = {
+        "Differences": _differences,
+        **{f"By {by}": _by(by) for by in experiment.by},
+        "More memory": _memory,
+        "Assumed": _assumed,
+    }
+    for tab, body in zip(st.tabs(list(bodies)), bodies.values(), strict=True):
+        with tab:
+            body(asked, found)
+
+
+def _replayed(asked: Asked, found: Replayed) -> str:
+    since, until = _ends(asked)
+    requests = max(each.requests + each.refused_requests for each in found.experiment.results)
+    return f"{requests:,} requests of {code_span(found.model)}, {since} to {until} UTC."
+
+
+def _ends(asked: Asked) -> list[str]:
+    """Of the window that was replayed, in minutes."""
+    return [moment[:16].replace("T", " ") for _, moment in sorted(asked.window)]
+
+
+def _downloads(asked: Asked, found: Replayed) -> None:
+    """The same as a file to pass on."""
+    subject = Subject(_title(asked, found), [found.words], asked.sources)
+    st.download_button(
+        "Download as HTML",
+        lambda: render(found.experiment, asked.gpus, subject, found.curve),
+        file_name="what-if.html", mime="text/html", on_click="ignore",
+    )  # fmt: skip
+
+
+def _title(asked: Asked, found: Replayed) -> str:
+    since, until = _ends(asked)
+    return f"{found.model or 'requests'} from {since} to {until} UTC"
+
+
+def _gain(found: Experiment, gpus: int) -> None:
+    """In words, and as bars from caching off to the best arm."""
+    lines, steps = gain_words(found, gpus), gain_steps(found, gpus)
+    if steps:
+        st.markdown("##### What each change saves")
+        page.chart(figures.gain(steps), "what-if-gain", "GPU-seconds of prefill by what saves them")
+        st.caption(words.steps_words(found))
+    for line in lines:
+        st.markdown(line)
+
+
+def _arm_columns(rows: list[Row]) -> list[Column]:
+    return [
+        Column("arm", "arm", "text", meaning="What is tried; docs/what-if.md has the names."),
+        *(Column(each.source, f"{each.label}, s" if each.kind == "seconds" else each.label,
+                 each.kind, meaning=each.meaning)
+          for each in told(rows)),
+    ]  # fmt: skip
+
+
+def _differences(asked: Asked, found: Replayed) -> None:
+    rows = [_difference_row(each) for each in compared(found.experiment, asked.gpus)]
+    if not rows:
+        st.caption("Too few requests, or arms, to hold them against each other.")
+        return
+    headings = {PREFILL: words.unit(found.experiment)}
+    headings |= {name: f"TTFT {name[5:8]}, s" for name in TTFT}
+    columns = [
+        Column("arm", "arm", "text", meaning="The one arm."),
+        Column("base", "beside", "text", meaning="The other, which is taken away from it."),
+        *(Column(name, heading, "text", meaning="The difference, and where it lies in 95 of 100 "
+                 "resamples; ≈ 0 where none can be told.")
+          for name, heading in headings.items()),
+    ]  # fmt: skip
+    tables.show(rows, columns, "what-if-differences", alt="Differences between arms")
+
+
+def _difference_row(each: Compared) -> Row:
+    cells = {}
+    for name in (PREFILL, *TTFT):
+        known = each.figures.get(name)
+        vague = known is not None and not each.is_told(name)
+        cells[name] = f"{'≈ 0: ' if vague else ''}{words.difference(known)}"
+    return {"arm": each.arm, "base": each.base} | cells
+
+
+def _by(by: str) -> Callable[[Asked, Replayed], None]:
+    """Each template or tenant in two arms, one of which is chosen."""
+
+    def shown(asked: Asked, found: Replayed) -> None:
+        experiment = found.experiment
+        base, best = words.base_arm(experiment), words.best_arm(experiment)
+        if best is None:
+            st.caption("There is no other arm to hold it against.")
+            return
+        others = [each.arm for each in experiment.results if each.arm != base]
+        arm = st.selectbox(f"Beside {base}", others, others.index(best), key=f"what-if-{by}")
+        rows = group_rows(experiment, by, arm, base, asked.gpus)
+        tables.show([_group_row(each) for each in rows],
+                    _group_columns(by, base, arm, words.unit(experiment)),
+                    f"what-if-by-{by}", alt=f"Figures by {by} in two arms")  # fmt: skip
+
+    return shown
+
+
+def _group_row(each: GroupRow) -> Row:
+    ratios, times = each.token_hit_ratios, each.ttft_p90_seconds
+    return {
+        "group": plain(each.group),
+        "requests": each.base.requests,
+        "prompt_tokens": each.base.prompt_tokens,
+        "base_ratio": ratios[0], "arm_ratio": ratios[1],
+        "base_seconds": times[0], "arm_seconds": times[1],
+        "saved": each.saved,
+    }  # fmt: skip
+
+
+def _group_columns(by: str, base: str, arm: str, unit: str) -> list[Column]:
+    ratio, ttft = "Cached / prompt tokens in that arm.", "TTFT, queue included, of nine in ten."
+    return [
+        Column("group", by, "name", meaning="Those of most prompt tokens; the rest together."),
+        Column("requests", "requests", "count", meaning="That were served."),
+        Column("prompt_tokens", "prompt tokens", "count", meaning="Of these requests."),
+        Column("base_ratio", f"hit ratio, {base}", "bar", meaning=ratio),
+        Column("arm_ratio", f"hit ratio, {arm}", "bar", meaning=ratio),
+        Column("base_seconds", f"TTFT p90, {base}", "seconds", meaning=ttft),
+        Column("arm_seconds", f"TTFT p90, {arm}", "seconds", meaning=ttft),
+        Column("saved", f"saved, {unit}", "rate", meaning="GPU-seconds of prefill less."),
+    ]
+
+
+def _memory(asked: Asked, found: Replayed) -> None:
+    figure = figures.capacity_curve(found.curve, asked.capacity_tokens)
+    page.chart(figure, "what-if-curve", "Token hit ratio by capacity")
+    st.caption(words.OF_CURVE)
+
+
+def _assumed(asked: Asked, found: Replayed) -> None:
+    """Every assumption, and where what was measured is from."""
+    lines = [found.words, *found.experiment.setting.words(), words.gpus_words(asked.gpus)]
+    st.text("\n".join(f"• {line}" for line in lines))
+    if asked.sources:
+        st.caption("Where these are from:")
+        st.text("\n".join(f"• {line}" for line in asked.sources))
+    if found.experiment.mended_words:
+        st.caption("Of the layout:")
+        st.text("\n".join(f"• {line}" for line in found.experiment.mended_words))
