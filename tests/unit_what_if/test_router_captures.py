@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from replay.clock import Clock
-from replay.known_blocks import numbered
 from replay.lru import modelled_cached_tokens
-from replay.prompts import Prompts
 from replay.routers import Router
 from replay.rules import RULES
 from replay.timed import Fleet, Timed, serve_timed
-from replay.traffic import Numbers, starts_of
+from replay.traffic import Numbers
 from tests.unit_causes.captured import BLOCK_TOKENS, cached_of, rows_of, traffic_of
+from tests.unit_what_if.captured_prompts import prompts_of_rows
 
 USABLE_BLOCKS = 259
 RUNS = ("vllm-0.32.0-x2-sglang-router-0.3.2", "vllm-0.32.0-x2-vllm-router-0.1.17")
@@ -57,24 +56,6 @@ def test_given_the_replica_round_robin_is_predicted_within_a_point_and_a_half(ru
     assert ratio(predicted(rows), rows) == pytest.approx(ratio(observed, rows), abs=0.015)
 
 
-def prompts_of_rows(rows: list[Row]) -> Prompts:
-    """In the order of their index: that in which the load generator took them."""
-    ordered = sorted(rows, key=lambda row: int(row["index"]))
-    chains = traffic_of(ordered).chains
-    step = BLOCK_TOKENS // chains.grain_tokens
-    own = [chains.names[a + step - 1 : b : step] for a, b in
-           zip(chains.starts[:-1], chains.starts[1:], strict=True)]  # fmt: skip
-    tokens = np.array([row["usage"]["prompt_tokens"] for row in ordered], np.int64)
-    return Prompts(
-        arrived=np.zeros(len(ordered)),
-        prompt_tokens=tokens,
-        output_tokens=np.array([row["usage"]["completion_tokens"] for row in ordered], np.int64),
-        blocks=numbered(np.concatenate(own))[0],
-        starts=starts_of([len(chain) for chain in own]),
-        block_tokens=BLOCK_TOKENS,
-    )
-
-
 def calibrated(off: list[Row]) -> Clock:
     """From the run without caching alone. A generated token takes the median of the time behind the
     first, and is what one step of the engine costs whatever it computes: a prefill takes at least
@@ -96,7 +77,7 @@ def modelled(run: str) -> dict[str, Timed]:
     """The arms, routed and timed by the model: what it knows are the prompts and the arm without
     caching."""
     off = rows_of(f"{run}/off")
-    prompts = prompts_of_rows(off)
+    prompts = prompts_of_rows(sorted(off, key=lambda row: int(row["index"])))
     fleets = {
         arm: Fleet(replicas=2, capacity_blocks=USABLE_BLOCKS, clock=calibrated(off),
                    router=replace(CACHE_FIRST, name=router), caches=arm != "off", clients=2)
@@ -108,17 +89,20 @@ def modelled(run: str) -> dict[str, Timed]:
 @pytest.mark.parametrize("run", RUNS)
 def test_routed_and_timed_by_the_model_the_arms_come_out_as_they_ran(run: str) -> None:
     """Hit ratio within three points an arm, arms in their order by time to first token, and what
-    each wins on its median within a factor of 2.5: both replicas share two cores, so that really
-    a hit waits for the misses of the other, of which the model knows nothing."""
+    each wins within half of it again on average, and within a factor of two on its median: the
+    servers stalled for about a second in many of their steps, whatever these computed, so that
+    really a hit takes a tenth of a second or a whole one. A speed calibrated without hits cannot
+    tell a stall from computing."""
     found = modelled(run)
     real = {arm: rows_of(f"{run}/{arm}") for arm in ARMS}
-    modelled_ttft = {arm: float(np.median(each.ttft_seconds)) for arm, each in found.items()}
-    seen_ttft = {arm: float(np.median([row["ttft_s"] for row in real[arm]])) for arm in ARMS}
     for arm, rows in real.items():
         observed = ratio(np.array([cached_of(row) for row in rows]), rows)
         assert ratio(found[arm].cached_tokens, rows) == pytest.approx(observed, abs=0.03), arm
-    for order in (modelled_ttft, seen_ttft):
-        assert sorted(order, key=order.__getitem__) == ["cache-aware", "round-robin", "off"]
-    for arm in ("round-robin", "cache-aware"):
-        won, really = (each["off"] - each[arm] for each in (modelled_ttft, seen_ttft))
-        assert really / 2.5 < won < really * 2.5, (arm, modelled_ttft, seen_ttft)
+    for middle, factor in ((np.mean, 1.5), (np.median, 2.0)):
+        model = {arm: float(middle(each.ttft_seconds)) for arm, each in found.items()}
+        seen = {arm: float(middle([row["ttft_s"] for row in real[arm]])) for arm in ARMS}
+        for order in (model, seen):
+            assert sorted(order, key=order.__getitem__) == ["cache-aware", "round-robin", "off"]
+        for arm in ("round-robin", "cache-aware"):
+            won, really = (each["off"] - each[arm] for each in (model, seen))
+            assert really / factor < won < really * factor, (arm, model, seen)
