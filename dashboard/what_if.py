@@ -9,8 +9,8 @@ from dashboard.filters import iso
 from dashboard.words import NEXT_STEP_ROWS
 from replay.calibration import QUESTIONS, Calibration, calibration
 
-# What a page may ask of the exporter's memory at once, 80 MB in either: the same as the commands.
-# More takes minutes to replay through several arms, for which a page is the wrong place.
+# As many as the commands ask an exporter for: an answer stands in its memory, 8 bytes a hash, and
+# once more while it is sent. To replay so many took seconds and 0.3 GB.
 MOST_HASHES = 10_000_000
 # A table with an entry for each block and replica stands in memory.
 MOST_REPLICAS = 64

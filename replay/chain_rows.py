@@ -30,6 +30,12 @@ def grains_of(table: pa.Table) -> Numbers:
     return np.where(lengths_of(table["block_hashes"]) > 0, grain, 0)
 
 
+def taken(table: pa.Table, rows: Numbers) -> pa.Table:
+    """These rows. All of them in their order are the table itself: chains are large to copy."""
+    whole = len(rows) == len(table) and bool((rows == np.arange(len(rows))).all())
+    return table if whole else table.take(rows)
+
+
 def chains_of(table: pa.Table, grain_tokens: int, one_of_many: bool = False) -> Chains:
     """Names of blocks, made different where they do not mean the same."""
     lengths = lengths_of(table["block_hashes"])

@@ -13,13 +13,14 @@ from replay.chain_rows import (
     deployments_of,
     grains_of,
     lengths_of,
+    taken,
     whole_of,
 )
 from replay.known_blocks import mixed, numbered, within
 from replay.prefix_groups import scope_free
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
-from replay.traffic import NOT_REPORTED, Chains, Flags, Names, Numbers
+from replay.traffic import NOT_REPORTED, Chains, Names, Numbers
 
 # Why a request is in no replay: it never reached the cache of an engine.
 NOT_SERVED = ("response_cache", "no_generation")
@@ -61,39 +62,42 @@ def recorded_rows(table: pa.Table, model: str | None = None) -> RecordedRows | N
     One model, as another one runs on replicas of its own: the one named, else that of most prompt
     tokens with a chain. Hashes of another grain than most rows' cannot be compared with them.
     """
-    table = table.filter(pc.invert(pc.is_in(table["ineligible_reason"], pa.array(NOT_SERVED))))
+    grains = grains_of(table)
+    served = ~pc.is_in(table["ineligible_reason"], pa.array(NOT_SERVED)).to_numpy()
+    chained = served & (grains != 0) & (grains != OF_TEXT)
     if model is None:
-        model = _largest_model(table.filter(pa.array(_chained(table))))
-    rows = table.filter(pc.equal(table["model"], model or ""))
-    chained = _chained(rows)
+        model = _largest_model(table["model"], whole_of(table["prompt_tokens"], 0) * chained)
+    own = served & pc.equal(table["model"], model).to_numpy()
+    chained &= own
     if not chained.any():
         return None
-    grains = grains_of(rows)
     grain = int(np.bincount(grains[chained]).argmax())
-    in_time = [(name, "ascending") for name in ("ts", "batch", "position")]
-    kept = rows.filter(pa.array(chained & (grains == grain))).sort_by(in_time)
+    kept = _in_time(table, np.flatnonzero(chained & (grains == grain)))
     return RecordedRows(
         recorded=_recorded(kept, grain),
         table=kept,
-        chainless_requests=int((~chained).sum()),
-        other_model_requests=len(table) - len(rows),
+        chainless_requests=int((own & ~chained).sum()),
+        other_model_requests=int((served & ~own).sum()),
         other_grain_requests=int(chained.sum()) - len(kept),
     )
 
 
-def _chained(table: pa.Table) -> Flags:
-    """Which rows have a chain of blocks of tokens."""
-    grains = grains_of(table)
-    chained: Flags = (grains != 0) & (grains != OF_TEXT)
-    return chained
+def _largest_model(model: pa.ChunkedArray, tokens: Numbers) -> str:
+    """Of the most tokens; of several the first by name, '' of no rows."""
+    sums = (
+        pa.table({"model": model, "tokens": tokens})
+        .group_by("model")
+        .aggregate([("tokens", "sum")])
+    )
+    order = [("tokens_sum", "descending"), ("model", "ascending")]
+    names: list[str] = sums.sort_by(order)["model"].to_pylist()
+    return names[0] if names else ""
 
 
-def _largest_model(table: pa.Table) -> str | None:
-    """Of the most prompt tokens; of several the first by name, None of no rows."""
-    tokens = table.group_by("model").aggregate([("prompt_tokens", "sum")])
-    order = [("prompt_tokens_sum", "descending"), ("model", "ascending")]
-    names: list[str] = tokens.sort_by(order)["model"].to_pylist()
-    return names[0] if names else None
+def _in_time(table: pa.Table, rows: Numbers) -> pa.Table:
+    """These rows in order of time, of one moment as they were written."""
+    keys = [table[name].cast(pa.int64()).to_numpy()[rows] for name in ("position", "batch", "ts")]
+    return taken(table, rows[np.lexsort(keys)])
 
 
 def _recorded(rows: pa.Table, grain_tokens: int) -> Recorded:

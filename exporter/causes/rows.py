@@ -22,6 +22,7 @@ from replay.chain_rows import (
     grains_of,
     places_of,
     row_pieces,
+    taken,
     whole_of,
 )
 from replay.hashes import HASH_GRAIN_TOKENS
@@ -147,12 +148,6 @@ def _with_largest(kinds: Sequence[_Kind]) -> list[_Kind]:
     for kind, _ in Counter(kind for kind in kinds if kind[1]).most_common():
         largest.setdefault(kind[0], kind)
     return [kind if kind[1] else largest.get(kind[0], kind) for kind in kinds]
-
-
-def taken(table: pa.Table, rows: Numbers) -> pa.Table:
-    """These rows. All of them in their order are the table itself: chains are large to copy."""
-    whole = len(rows) == len(table) and bool((rows == np.arange(len(rows))).all())
-    return table if whole else table.take(rows)
 
 
 def _order(table: pa.Table) -> Numbers:

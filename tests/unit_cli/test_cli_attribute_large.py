@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from exporter.causes.rows import parts_of, taken
+from exporter.causes.rows import parts_of
 from exporter.errors import PrefixscopeError
 from exporter.store.store import Store
 from prefixscope.chain_window import (
@@ -20,6 +20,7 @@ from prefixscope.chain_window import (
 )
 from prefixscope.client import Exporter, OpenStore
 from queries import registry
+from replay.chain_rows import taken
 from tests.log_path import SMALL
 
 BLOCKS, ROWS = 4000, 1000
