@@ -82,8 +82,9 @@ class _Mending:
     contents: list[Small] = field(default_factory=list)
     lengths: list[Numbers] = field(default_factory=list)
     _moved: list[_Moved] = field(default_factory=list)
-    # Of each request, how much was taken out so far, and where its first place begins.
-    _taken: dict[int, int] = field(default_factory=dict)
+    # Of each request, what was taken out so far: where it began once, and how much; and where its
+    # first place begins.
+    _taken: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _first: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -113,8 +114,16 @@ class _Mending:
     def _here(self, place: Place) -> Place:
         """The place of requests of the sample in what is left of them."""
         rows = self.sample[place.rows]
-        taken = np.array([self._taken.get(row, 0) for row in rows.tolist()], np.int64)
-        return replace(place, rows=rows, begins=place.begins - taken, ends=place.ends - taken)
+        begins, ends = (
+            [self._left_of(row, at) for row, at in zip(rows.tolist(), column.tolist(), strict=True)]
+            for column in (place.begins, place.ends)
+        )
+        return replace(place, rows=rows, begins=np.array(begins), ends=np.array(ends))
+
+    def _left_of(self, row: int, at: int) -> int:
+        """Where a block stands in what is left of a request."""
+        taken = self._taken.get(row, ())
+        return at - sum(min(count, max(at - begin, 0)) for begin, count in taken)
 
     def _everywhere(self, place: Place, is_kept: bool) -> Place:
         """The place as it is in all requests: also in those that are not in the sample. `is_kept`:
@@ -138,7 +147,11 @@ class _Mending:
         values, begins = {}, {}
         for row, begin, end in _spans(place):
             values[row], begins[row] = self.contents[row][begin:end], begin
-            self._taken[row] = self._taken.get(row, 0) + end - begin
+            taken = self._taken.setdefault(row, [])
+            once = begin
+            for other, count in sorted(taken):
+                once += count if other <= once else 0
+            taken.append((once, end - begin))
         self._moved.append(_Moved(values, begins, to_end))
 
     def mend_turns(self, ways: Sequence[Turns]) -> bool:

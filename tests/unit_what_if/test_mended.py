@@ -128,22 +128,40 @@ def test_later_turns_find_the_whole_prompt_that_they_go_on() -> None:
 
 
 def written(
-    sessions: int, turns: int, value_tokens: Sequence[int], is_mended: bool = False
+    sessions: int,
+    turns: int,
+    value_tokens: Sequence[int],
+    is_mended: bool = False,
+    request_tokens: int = 0,
 ) -> list[Sent]:
-    """Conversations behind one system prompt with a value of the session in it, or behind it."""
+    """Conversations behind one system prompt of three parts with a value of the session in front
+    of the second, and one of the request in front of the third; mended, behind all three, and at
+    the end of the prompt."""
     draw = random.Random(5)
 
     def text(tokens: int) -> list[int]:
         return [draw.randrange(100, 50_000) for _ in range(tokens)]
 
-    front, rest, sent = text(600), text(1_000), []
+    parts, sent = [text(tokens) for tokens in (600, 700, 300)], []
     for session in range(sessions):
-        value = text(value_tokens[session % len(value_tokens)])
-        head = front + rest + value if is_mended else front + value + rest
+        value, talk = text(value_tokens[session % len(value_tokens)]), list[int]()
         for turn in range(turns):
-            head = head + text(70)
-            sent.append(Sent(head, [], 100.0 * session + turn, f"session {session}", "t"))
+            talk, asked = talk + text(70), text(request_tokens)
+            laid_out = [*parts, value, talk, asked]
+            if not is_mended:
+                laid_out = [parts[0], value, parts[1], asked, parts[2], talk]
+            prompt = [token for part in laid_out for token in part]
+            sent.append(Sent(prompt, [], 100.0 * session + turn, f"session {session}", "t"))
     return sent
+
+
+def test_places_behind_each_other_win_together_what_each_alone_does_not() -> None:
+    world, really = (written(24, 3, [20], better, 20) for better in (False, True))
+    found = layout_findings(prompts_of(world), VLLM)
+    assert {each.frequency for each in found} == {"session", "request"}
+    gain = won(world, mended_of(world).prompts)
+    assert gain == pytest.approx(won(world, as_prompts(really)), rel=0.04)
+    assert gain > 1.1 * sum(each.gain_tokens for each in found)
 
 
 def test_requests_beyond_the_sample_are_mended_too(monkeypatch: pytest.MonkeyPatch) -> None:
