@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from replay.compiled import compiled
-from replay.known_blocks import numbered
+from replay.known_blocks import numbered, renumbered
 from replay.prompts import Prompts
 from replay.rules import CacheRule
 from replay.traffic import Flags, Numbers, Small
+
+# Of so many numbers a block or fewer a table with an entry for each is the fastest.
+_SPARSE = 4
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,9 @@ class Curve:
     def knee_blocks(self) -> int:
         """Where a block more begins to win less than one does on average from none to
         `enough_blocks`: to there memory wins most for what it costs. 0 where nothing is won."""
-        if not self.enough_blocks:
-            return 0
-        average = self.hit_tokens[-1] / self.enough_blocks
-        above = self.hit_tokens - average * np.arange(len(self.hit_tokens))
-        return int(np.argmax(above))
+        above = self.hit_tokens * max(self.enough_blocks, 1)
+        above -= np.arange(len(above)) * self.hit_tokens[-1]
+        return self.enough_blocks - int(np.argmax(above[::-1]))
 
 
 def curve(prompts: Prompts, rule: CacheRule, counted_from: int = 0) -> Curve:
@@ -107,7 +108,12 @@ def curves_of_groups(
 def _alone(prompts: Prompts, which: Flags) -> Prompts:
     """Some requests with blocks numbered anew, as tables have an entry for each number."""
     own = prompts.picked(which)
-    return replace(own, blocks=numbered(own.blocks.astype(np.uint64))[0])
+    least = int(own.blocks.min(initial=0))
+    span = int(own.blocks.max(initial=-1)) - least + 1
+    if span > _SPARSE * len(own.blocks):
+        return replace(own, blocks=numbered(own.blocks.astype(np.uint64))[0])
+    blocks = own.blocks - np.int32(least)
+    return replace(own, blocks=renumbered(blocks, span)[0][blocks])
 
 
 def summed(curves: Sequence[Curve]) -> Curve:

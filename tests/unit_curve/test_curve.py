@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prefixscope.trace_file import read_trace
-from replay.curve import curve, curve_of_replicas
+from replay.curve import Curve, curve, curve_of_replicas, curves_of_groups
 from replay.prompts import Prompts
 from replay.rules import RULES
 from replay.traffic import starts_of
@@ -130,6 +130,32 @@ def test_replicas_do_not_share() -> None:
     prompts = prompts_of(requests, 4)
     assert curve_of_replicas(prompts, RULES["partial"], 2).tokens_at(2) == 16
     assert curve_of_replicas(prompts, RULES["partial"], 3).tokens_at(9) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(traffic(), st.lists(st.integers(-1, 2), min_size=25, max_size=25), st.integers(0, 5))
+def test_each_group_has_the_curve_of_its_own_requests(
+    given_traffic: tuple[list[tuple[int, list[int]]], int], labels: list[int], first: int
+) -> None:
+    """As if nothing else had been asked, near each other or far apart in numbers."""
+    requests, size = given_traffic
+    groups = np.array(labels[: len(requests)], np.int64)
+    far = [(tokens, [1000 * block for block in chain]) for tokens, chain in requests]
+    for each in (requests, far):
+        curves = curves_of_groups(prompts_of(each, size), RULES["full"], groups, first)
+        assert len(curves) == groups.max() + 1
+        for group, found in enumerate(curves):
+            own = [each[place] for place in np.flatnonzero(groups == group)]
+            alone = simulated(own, size, False, 3, int((groups[:first] == group).sum()))
+            assert found.tokens_at(3) == alone
+
+
+def test_the_knee_is_where_a_block_more_wins_less_than_on_average() -> None:
+    """8 tokens in 4 blocks are 2 a block: the second wins 5, those behind it 1 and 2."""
+    found = Curve(np.array([0, 0, 5, 6, 8]), 20)
+    assert found.knee_blocks() == 2
+    assert Curve(np.array([0, 2, 4, 6]), 20).knee_blocks() == 3, "each wins as much as the other"
+    assert Curve(np.array([0]), 20).knee_blocks() == 0
 
 
 def test_no_request_has_no_ratio() -> None:

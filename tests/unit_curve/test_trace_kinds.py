@@ -100,7 +100,7 @@ def test_a_turn_that_repeats_the_first_block_states_the_whole_prompt(tmp_path: P
     assert chains_of(trace) == [[0, 1], [0, 1, 2], [0, 1, 2, 3]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 5),
     st.lists(st.tuples(st.integers(-1, 2), st.integers(1, 14)), min_size=1, max_size=12),
@@ -202,7 +202,7 @@ def test_runs_of_ids_are_of_their_trace(tmp_path: Path) -> None:
 _RUN = st.tuples(st.integers(0, 30), st.integers(1, 6))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.lists(_RUN, max_size=4)), min_size=1, max_size=8),
     st.sampled_from([0, 10**6]),
