@@ -23,6 +23,7 @@ from exporter.causes.naming import NamedPart, Reset, RowSpan, named_parts
 from exporter.causes.settings import CauseSettings
 from exporter.causes.state import CauseState
 from exporter.isolation.crossed import CrossedTotals, EngineKey, add_crossed
+from exporter.store.database import cursor_beside
 from exporter.store.store import Store
 from queries import registry
 from queries.times import utc_without_zone
@@ -179,7 +180,7 @@ class Sealer:
 
     def _seal_span(self, cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> None:
         parts: list[NamedPart] = []
-        with cursor.cursor() as reader:
+        with cursor_beside(cursor) as reader:
             counted = self._begin_reading(reader, state, span)
             table = _rows(reader, counted, self._store.settings.live_window_seconds)
             state.unnamed.take(reader, counted, span.until, self._settings.horizon_days)
@@ -306,7 +307,7 @@ def _resets(cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -
     told = [datetime.fromtimestamp(part.until, UTC) for part in state.parts.values()]
     since = min([utc_without_zone(until) for until in told], default=state.sealed) - _RESET_SLACK
     params = {"since": since, "until": span.until}
-    return reset_moments(registry.run(cursor.cursor(), "block_resets", params))
+    return reset_moments(registry.run(cursor_beside(cursor), "block_resets", params))
 
 
 def reset_moments(table: pa.Table) -> tuple[Reset, ...]:

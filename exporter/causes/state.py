@@ -14,6 +14,7 @@ from exporter.causes.lasting import Lasting
 from exporter.causes.packed import packed, unpacked
 from exporter.causes.settings import CauseSettings
 from exporter.isolation.unnamed import UnnamedScopes
+from exporter.store.database import cursor_beside
 from replay.memory import Limits
 from replay.seen import Change
 from replay.streaming import CauseStream, Named
@@ -97,7 +98,7 @@ def _restored(
 
 
 def _changes(cursor: duckdb.DuckDBPyConnection, part: str) -> Iterator[tuple[int, Change]]:
-    own = cursor.cursor()
+    own = cursor_beside(cursor)
     own.execute(
         "SELECT generation, change FROM cause_changes WHERE part = $part ORDER BY minute, batch",
         {"part": part},

@@ -13,6 +13,7 @@ from exporter.isolation.audit import Audit, AuditRules
 from exporter.isolation.rows import Row, pair_rows, prefix_rows
 from exporter.isolation.settings import IsolationSettings
 from exporter.judge_watch import JudgeWatch
+from exporter.store.database import cursor_beside
 from exporter.store.store import Store
 from queries import registry
 from replay.causes import attribute
@@ -94,7 +95,7 @@ def _rows(
 ) -> pa.Table:
     """Those of `request_chains` that tell something: others are many where few have chains."""
     asked = registry.question("request_chains").sql.rstrip().rstrip(";")
-    own = cursor.cursor()
+    own = cursor_beside(cursor)
     own.execute("SET VARIABLE since = CAST(? AS TIMESTAMP)", [since])
     own.execute("SET VARIABLE until = CAST(? AS TIMESTAMP)", [bounds["until"]])
     table = own.sql(

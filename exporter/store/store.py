@@ -23,6 +23,7 @@ from exporter.prompts.naming import PromptReader
 from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
+from exporter.store.database import Config, attached, cursor_of
 from exporter.store.owner import read_owner
 from exporter.store.standing import Readings
 from exporter.templates_found.assign import found_blocks
@@ -90,7 +91,7 @@ class Store:
         # How prompts in rows become names; whoever opens the store may give it tokenizers.
         self.prompts = PromptReader()
         self._connection = connection
-        self._writer = connection.cursor()
+        self._writer = self.cursor()
         self.aside = Aside()
         self.aside.listen(self._writer)
         self.readings = Readings(self._writer, self.aside)
@@ -150,7 +151,7 @@ class Store:
         return self.directory / FILE_NAME
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        return self._connection.cursor()
+        return cursor_of(self._connection)
 
     def parsed(self, statement: str) -> duckdb.Statement:
         """A long statement taken apart once: small batches run the same ones again and again."""
@@ -260,7 +261,7 @@ _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
 def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnection:
     path = directory / FILE_NAME
     spill = str(directory / "spill")
-    config: dict[str, str | bool | int | float | list[str]] = {
+    config: Config = {
         "memory_limit": settings.memory_limit,
         "threads": settings.threads,
         "temp_directory": spill,
@@ -270,7 +271,7 @@ def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnect
         "autoinstall_known_extensions": False,
     }
     try:
-        return duckdb.connect(str(path), config=config)
+        return attached(path, config)
     except duckdb.IOException as error:
         if "lock" in str(error).lower():
             holder = _holder(str(error))
