@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from replay.arms import Arm
     from replay.experiment import Experiment
     from replay.recorded import Recorded
+    from replay.recorded_rows import RecordedRows
     from replay.setting import Setting
 
 
@@ -36,13 +37,17 @@ def replayed(asked: Asked) -> Replayed | None:
     from dashboard.replayed.rows import curve_rows  # noqa: PLC0415
     from replay.curve import curve_of_replicas  # noqa: PLC0415
     from replay.experiment import experiment  # noqa: PLC0415
+    from replay.mended import with_mended  # noqa: PLC0415
     from replay.recorded_rows import recorded_rows  # noqa: PLC0415
 
     params = {**dict(asked.window), "model": asked.model}
     found = recorded_rows(table("request_chains", params), asked.model)
     if found is None:
         return None
-    recorded = _in_blocks(found.recorded, asked.block_tokens)
+    recorded = found.recorded
+    if any("mended" in name for name in asked.arms):
+        recorded = with_mended(recorded, found.table)
+    recorded = _in_blocks(recorded, asked.block_tokens)
     setting, left_out = _allowed(_setting(asked, recorded), asked.arms, recorded)
     curve = curve_of_replicas(recorded.prompts, setting.rule, asked.replicas)
     return Replayed(
@@ -52,6 +57,14 @@ def replayed(asked: Asked) -> Replayed | None:
         found.words(),
         left_out,
     )
+
+
+def _with_mended(found: "RecordedRows", arms: tuple[str, ...]) -> "Recorded":
+    """With the layout mended only where it was asked for, as findings take some seconds."""
+    from replay.mended import with_mended  # noqa: PLC0415 - compiled code
+
+    wanted = any("mended" in arm.split("+") for arm in arms)
+    return with_mended(found.recorded, found.table) if wanted else found.recorded
 
 
 def _in_blocks(recorded: "Recorded", block_tokens: int) -> "Recorded":

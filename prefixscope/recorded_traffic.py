@@ -6,6 +6,7 @@ from exporter.errors import PrefixscopeError
 from prefixscope.chain_window import CHAINS_COME, Room, Window, ask_chains, free_bytes
 from prefixscope.client import Answers
 from replay.calibration import QUESTIONS, Calibration, calibration
+from replay.mended import with_mended
 from replay.recorded import Recorded
 from replay.recorded_rows import RecordedRows, recorded_rows
 
@@ -23,6 +24,11 @@ class StoreTraffic:
     def recorded(self) -> Recorded:
         """The requests themselves."""
         return self.rows.recorded
+
+    def with_mended(self) -> "StoreTraffic":
+        """The same, and its prompts as if what layout findings name had been mended."""
+        recorded = with_mended(self.rows.recorded, self.rows.table)
+        return replace(self, rows=replace(self.rows, recorded=recorded))
 
     def words(self) -> str:
         """What is replayed, in one line."""

@@ -38,8 +38,10 @@ def store_traffic(
     store: Path | None,
     url: str | None,
     token: str | None,
+    mends: bool = False,
 ) -> "StoreTraffic":
-    """The requests that the options name, of the store or the exporter that holds it."""
+    """The requests that the options name, of the store or the exporter that holds it; with `mends`
+    also as if what layout findings name had been mended."""
     from prefixscope import recorded_traffic  # noqa: PLC0415 - brings the store with it
     from prefixscope.chain_window import Window  # noqa: PLC0415
     from prefixscope.client import WrongQuestion, connect  # noqa: PLC0415
@@ -50,6 +52,7 @@ def store_traffic(
         window = Window.of(since, until)
         with connect(where) as answers:
             options.messages().print(f"Asking {answers.where}", style="dim", markup=False)
-            return recorded_traffic.store_traffic(answers, window, model)
+            found = recorded_traffic.store_traffic(answers, window, model)
     except (BadParameter, WrongQuestion) as error:
         raise typer.BadParameter(str(error)) from error
+    return found.with_mended() if mends else found

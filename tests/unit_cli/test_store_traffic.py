@@ -9,6 +9,9 @@ from exporter.errors import PrefixscopeError
 from exporter.store.store import Store
 from prefixscope.commands.traffic_options import refuse_beside_traces, store_traffic
 from prefixscope.recorded_traffic import StoreTraffic
+from replay.curve import curve
+from replay.prompts import Prompts
+from replay.rules import RULES
 from tests.log_path import NOON, SMALL, Row, load
 
 ASKED_SINCE = "2026-03-02T12:30:00Z"
@@ -66,6 +69,33 @@ def test_why_nothing_can_be_replayed_is_said(folder: Path) -> None:
         asked(folder, since="2026-03-03T00:00:00Z")
     with pytest.raises(PrefixscopeError, match="there is no store in"):
         asked(folder / "elsewhere")
+
+
+def test_traffic_is_mended_where_that_is_asked_for(tmp_path: Path) -> None:
+    """A value that is always another one stands in the first of 61 blocks: the 60 behind it are
+    found by nobody, and by all but the first once it stands last."""
+    store, requests = Store.open(tmp_path / "store", SMALL), 20
+    try:
+        load(store, [changing_first_block(number) for number in range(requests)])
+    finally:
+        store.close()
+
+    def found_tokens(prompts: Prompts | None) -> int:
+        assert prompts is not None
+        told = curve(prompts, RULES["full"].of_blocks(16))
+        return told.tokens_at(told.enough_blocks)
+
+    found = store_traffic(None, None, None, tmp_path / "store", None, None, mends=True).recorded
+    assert len(found.mended_words) == 1
+    assert found_tokens(found.prompts) == 0
+    assert found_tokens(found.mended) == (requests - 1) * 60 * 16
+
+
+def changing_first_block(number: int) -> Row:
+    contents = [1000 + number, *range(1, 61)]
+    chain = [10_000 * number + end for end in range(1, 62)]
+    return row(number, request_id=f"{number}", session=f"{number}", template="t",
+               prompt_tokens=61 * 16, block_hashes=chain, content_hashes=contents)  # fmt: skip
 
 
 def test_wrong_words_are_wrong_usage(folder: Path) -> None:
