@@ -1,11 +1,13 @@
 """What if: what came out, the answer first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import streamlit as st
 
 from dashboard import page, tables
 from dashboard.figures import what_if as figures
+from dashboard.figures.numbers import span
 from dashboard.figures.rows import Row
 from dashboard.figures.safe import code_span, plain
 from dashboard.replayed import words
@@ -19,6 +21,8 @@ from replay.differences import PREFILL
 from replay.experiment import Experiment
 from replay.gain_words import gain_words
 
+_UNITS = {"seconds": ", s", "gib": ", GiB"}
+
 
 def show(asked: Asked, found: Replayed) -> None:
     """The answer, whose the gain is, every arm, and the rest by tab."""
@@ -31,7 +35,7 @@ def show(asked: Asked, found: Replayed) -> None:
     st.markdown("##### Every arm")
     rows = arm_rows(experiment, asked.gpus)
     page.chart(figures.arms(rows), "what-if-arms", "Arms side by side")
-    tables.show(rows, _arm_columns(rows), "what-if", alt="Figures of every arm")
+    tables.show(rows, _arm_columns(experiment, rows), "what-if", alt="Figures of every arm")
     for line in words.limits(experiment):
         st.caption(line)
     bodies: dict[str, Callable[[Asked, Replayed], None]] = {
@@ -48,7 +52,10 @@ def show(asked: Asked, found: Replayed) -> None:
 def _replayed(asked: Asked, found: Replayed) -> str:
     since, until = _ends(asked)
     requests = max(each.requests + each.refused_requests for each in found.experiment.results)
-    return f"{requests:,} requests of {code_span(found.model)}, {since} to {until} UTC."
+    days = found.experiment.days
+    within = f" within {span(timedelta(days=days))}" if days else ""
+    return (f"{requests:,} requests of {code_span(found.model)}{within}, of the window {since} to "
+            f"{until} UTC.")  # fmt: skip
 
 
 def _ends(asked: Asked) -> list[str]:
@@ -78,16 +85,15 @@ def _gain(found: Experiment, gpus: int) -> None:
         st.markdown("##### What each change saves")
         page.chart(figures.gain(steps), "what-if-gain", "GPU-seconds of prefill by what saves them")
         st.caption(words.steps_words(found))
-    for line in lines:
-        st.markdown(line)
+    _text(lines)
 
 
-def _arm_columns(rows: list[Row]) -> list[Column]:
+def _arm_columns(found: Experiment, rows: list[Row]) -> list[Column]:
     return [
         Column("arm", "arm", "text", meaning="What is tried; docs/what-if.md has the names."),
-        *(Column(each.source, f"{each.label}, s" if each.kind == "seconds" else each.label,
-                 each.kind, meaning=each.meaning)
-          for each in told(rows)),
+        *(Column(each.source, each.label + _UNITS.get(each.kind, ""), each.kind,
+                 meaning=each.meaning)
+          for each in told(found, rows)),
     ]  # fmt: skip
 
 
@@ -112,7 +118,7 @@ def _difference_row(each: Compared) -> Row:
     cells = {}
     for name in (PREFILL, *TTFT):
         known = each.figures.get(name)
-        vague = known is not None and not each.is_told(name)
+        vague = known is not None and not each.is_told(name) and known.low != known.high
         cells[name] = f"{'≈ 0: ' if vague else ''}{words.difference(known)}"
     return {"arm": each.arm, "base": each.base} | cells
 
@@ -171,10 +177,16 @@ def _memory(asked: Asked, found: Replayed) -> None:
 def _assumed(asked: Asked, found: Replayed) -> None:
     """Every assumption, and where what was measured is from."""
     lines = [found.words, *found.experiment.setting.words(), words.gpus_words(asked.gpus)]
-    st.text("\n".join(f"• {line}" for line in lines))
+    _text(lines)
     if asked.sources:
         st.caption("Where these are from:")
-        st.text("\n".join(f"• {line}" for line in asked.sources))
+        _text(asked.sources)
     if found.experiment.mended_words:
         st.caption("Of the layout:")
-        st.text("\n".join(f"• {line}" for line in found.experiment.mended_words))
+        _text(found.experiment.mended_words)
+
+
+def _text(lines: Sequence[str]) -> None:
+    """Lines that may hold names from outside, which Markdown would obey."""
+    if lines:
+        st.text("\n".join(f"• {line}" for line in lines))

@@ -86,7 +86,7 @@ def _gain(found: Experiment, gpus: int) -> Markup | None:
 def _arms(found: Experiment, gpus: int) -> Markup:
     rows = arm_rows(found, gpus)
     columns: list[Column[Row]] = [Column("arm", lambda row: _arm(str(row["arm"])), is_number=False)]
-    columns += [Column(figure.label, figure.text) for figure in told(rows)]
+    columns += [Column(figure.label, figure.text) for figure in told(found, rows)]
     return section(
         tag("h2", "Every arm"),
         charts.arms(rows),

@@ -107,7 +107,7 @@ def difference(told: Difference | None) -> str:
     if told is None:
         return UNKNOWN
     change, low, high = (signed(value) for value in (told.change, told.low, told.high))
-    return f"{change} ({low} to {high})"
+    return change if change == low == high else f"{change} ({low} to {high})"
 
 
 def signed(value: float) -> str:

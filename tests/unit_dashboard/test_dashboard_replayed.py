@@ -142,8 +142,8 @@ def test_what_moved_between_tiers_is_in_bytes_where_these_are_known() -> None:
     known = replace(made, setting=replace(made.setting, token_bytes=1000))
     row = arm_rows(known, 1)[0]
     assert (row["loaded_bytes"], row["stored_bytes"], "loaded_tokens" in row) == (3000, 5000, False)
-    assert "stored" in [figure.label for figure in told([row])]
-    assert "stored" not in [figure.label for figure in told(arm_rows(found(), 1))]
+    assert "stored" in [figure.label for figure in told(known, [row])]
+    assert "stored" not in [figure.label for figure in told(found(), arm_rows(found(), 1))]
 
 
 def test_the_curve_ends_where_more_memory_wins_nothing() -> None:
