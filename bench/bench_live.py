@@ -19,7 +19,8 @@ import requests
 
 from bench.live.generator import generate
 from bench.live.measured import Measured, counters, joined, rise
-from bench.live.modelled import Machine, calibrated, given_replica, modelled
+from bench.live.modelled import Machine, calibrated, modelled
+from bench.live.recorded_order import given_replica
 from bench.live.servers import MODEL, REPLICAS, SHAPE, Engines, Replica, cores, fleet
 from bench.live.tables import report
 from bench.live.trace import BLOCK_TOKENS, Plan, write_trace

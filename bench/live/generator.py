@@ -21,9 +21,12 @@ class Sent:
 
     sent_seconds: float
     ttft_seconds: float
-    prompt_tokens: int
-    output_tokens: int
     step_seconds: list[float]
+
+    @property
+    def ended_seconds(self) -> float:
+        """When it had its last token."""
+        return self.sent_seconds + self.ttft_seconds + sum(self.step_seconds)
 
 
 def generate(
@@ -63,9 +66,8 @@ def sent_of(result: dict[str, Any], requests: int) -> list[Sent]:
         )
     began = min(result["start_times"], default=0.0)
     return [
-        Sent(start - began, ttft, prompt, output, steps)
-        for start, ttft, prompt, output, steps in zip(
-            result["start_times"], result["ttfts"], result["input_lens"], result["output_lens"],
-            result["itls"], strict=True,
+        Sent(start - began, ttft, steps)
+        for start, ttft, steps in zip(
+            result["start_times"], result["ttfts"], result["itls"], strict=True
         )
-    ]  # fmt: skip
+    ]

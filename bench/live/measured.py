@@ -25,11 +25,13 @@ Counts = dict[str, float]
 class Measured:
     """An arm, by request in the order of the trace, and what its replicas' counters rose by.
 
-    `sent_seconds` since the first; TTFT as the client saw it, `prefill_seconds` from when the
-    engine scheduled it to its first token, `step_seconds` between generated tokens, of all.
+    By the client's clock, 0 at its first request: when each was sent and ended, TTFT, and
+    `step_seconds` between generated tokens of all. `prefill_seconds`: from when the engine
+    scheduled it to its first token.
     """
 
     sent_seconds: Seconds
+    ended_seconds: Seconds
     ttft_seconds: Seconds
     prefill_seconds: Seconds
     prompt_tokens: Numbers
@@ -41,6 +43,23 @@ class Measured:
     @property
     def token_hit_ratio(self) -> float:
         return int(self.cached_tokens.sum()) / int(self.prompt_tokens.sum())
+
+    @property
+    def ready_seconds(self) -> Seconds:
+        """When each had its first token."""
+        return self.sent_seconds + self.ttft_seconds
+
+    def busy_seconds(self) -> float:
+        """How long replicas were at prefill, summed over them. Prompts that were computed together
+        count once, in the engines' own sum each by itself."""
+        begin, end = self.ready_seconds - self.prefill_seconds, self.ready_seconds
+        total = 0.0
+        for replica in np.unique(self.replica):
+            own = np.flatnonzero(self.replica == replica)
+            own = own[np.argsort(begin[own])]
+            before = np.concatenate([[-np.inf], np.maximum.accumulate(end[own])[:-1]])
+            total += float(np.maximum(end[own] - np.maximum(begin[own], before), 0).sum())
+        return total
 
     def disagreements(self) -> list[str]:
         """Where counters and records of requests do not add up, a line each; none: they do."""
@@ -56,7 +75,7 @@ class Measured:
 
     def alone(self) -> Flags:
         """Which requests came to a replica that was at no other prompt until their first token."""
-        ready = self.sent_seconds + self.ttft_seconds
+        ready = self.ready_seconds
         return np.array([
             not np.any(
                 (self.replica == replica) & (ready > sent) & (self.sent_seconds < first)
@@ -113,6 +132,7 @@ def joined(sent: list[Sent], taps: list[list[str]], counts: Counts) -> Measured:
 
     return Measured(
         sent_seconds=np.array([each.sent_seconds for each in sent]),
+        ended_seconds=np.array([each.ended_seconds for each in sent]),
         ttft_seconds=np.array([each.ttft_seconds for each in sent]),
         prefill_seconds=np.array(told("prefill_seconds")),
         prompt_tokens=np.array(told("prompt_tokens"), np.int64),

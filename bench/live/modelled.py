@@ -7,12 +7,10 @@ import numpy as np
 from bench.live.measured import Measured
 from bench.live.trace import BLOCK_TOKENS
 from replay.clock import Clock
-from replay.lru import modelled_cached_tokens
 from replay.prompts import Prompts
 from replay.routers import Router
 from replay.rules import RULES
 from replay.timed import Fleet, Timed, serve_timed
-from replay.traffic import Chains, Numbers, Traffic
 
 FULL = RULES["full"].of_blocks(BLOCK_TOKENS)
 # The real router goes by the longest match, and at load only where too little matches.
@@ -33,17 +31,19 @@ class Machine:
 
 
 def calibrated(off: Measured) -> Clock:
-    """From the arm without caching: a line through what requests waited for their first token that
-    had a replica to themselves (of all, where few had) by prompt tokens. Its slope is the speed of
-    prefill, and what it leaves without any is the overhead of each."""
+    """From the arm without caching alone. A generated token costs the median of the time between
+    them, and that is what a step of the engine costs whatever it computes: a prefill takes at least
+    that. The rest of its time to first token is its tokens', of the median request that had its
+    replica to itself (of all, where few had). The router remembers what it sent where."""
     alone = off.alone()
     if int(alone.sum()) < _FEWEST_ALONE:
         alone = np.ones(len(alone), np.bool_)
-    slope, overhead = np.polyfit(off.prompt_tokens[alone], off.ttft_seconds[alone], 1)
+    step = float(np.median(off.step_seconds))
+    beyond = np.maximum(off.ttft_seconds[alone] - step, step)
     return Clock(
-        prefill_tokens_per_second=1 / float(slope),
-        prefill_overhead_seconds=max(float(overhead), 0.0),
-        decode_seconds_per_token=float(np.median(off.step_seconds)),
+        prefill_tokens_per_second=float(np.median(off.prompt_tokens[alone] / beyond)),
+        prefill_overhead_seconds=step,
+        decode_seconds_per_token=step,
         summary_lag_seconds=None,
     )
 
@@ -63,17 +63,3 @@ def modelled(prompts: Prompts, machine: Machine, clock: Clock) -> dict[str, Time
         )
         for arm, (caches, router) in ARMS.items()
     }
-
-
-def given_replica(prompts: Prompts, arm: Measured, usable_blocks: int) -> Numbers:
-    """Cached tokens of each request if each replica is a cache by itself, asked in the order of
-    sending: which replica served it is all that is taken from the run."""
-    traffic = Traffic(
-        prompt_tokens=prompts.prompt_tokens,
-        cached_tokens=np.full(len(prompts), -1, np.int64),
-        chains=Chains(prompts.blocks.astype(np.uint64), prompts.starts, BLOCK_TOKENS),
-        looked_up=arm.sent_seconds,
-        replica=arm.replica,
-        output_tokens=prompts.output_tokens,
-    )
-    return modelled_cached_tokens(traffic, FULL, usable_blocks)

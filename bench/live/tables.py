@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bench.live.measured import PREFILL_SECONDS, Measured
+from bench.live.measured import Measured
 from replay.timed import Timed
 from replay.traffic import Numbers, Seconds
 
@@ -49,7 +49,7 @@ def _arms(measured: dict[str, Measured], modelled: dict[str, Timed]) -> list[str
         ratio = int(ours.cached_tokens.sum()) / int(ours.prompt_tokens.sum())
         points = 100 * (ratio - seen.token_hit_ratio)
         (low, high), (our_low, our_high) = map(percentiles, (seen.ttft_seconds, ours.ttft_seconds))
-        prefill = seen.counters[PREFILL_SECONDS], float(ours.prefill_seconds.sum())
+        prefill = seen.busy_seconds(), float(ours.prefill_seconds.sum())
         lines.append(
             f"{arm:<20}{f'{seen.token_hit_ratio:.3f} / {ratio:.3f}':>17}{points:>+8.1f}"
             f"{f'{low:.3f} / {our_low:.3f}':>17}{f'{high:.3f} / {our_high:.3f}':>17}"
