@@ -1,32 +1,73 @@
 """What a replay found: for people, or for programs."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 from prefixscope.tables import Column, formatter, print_rows, terminal
-from replay.gain_words import arm_row, gain_words, group_row
+from replay.gain_words import arm_row, gain_words, group_row, split_words
 
 if TYPE_CHECKING:
     from replay.experiment import Experiment
+    from replay.recorded import Recorded
 
-_DAY_SECONDS = 86_400
+_GIB = 1 << 30
 
 
-def as_json(found: "Experiment", gpus: int) -> dict[str, object]:
+@dataclass(frozen=True)
+class Told:
+    """An experiment and what it is of: `name` and `words` of the traffic, `sources` of figures that
+    a store told, `gpus` of a replica."""
+
+    found: "Experiment"
+    recorded: "Recorded"
+    name: str
+    words: str
+    sources: list[str]
+    gpus: int
+
+
+def as_json(told: Told) -> dict[str, object]:
     """`arms` in the order asked for; figures that need a clock are left out without one."""
-    setting = found.setting
+    found, setting, gpus = told.found, told.found.setting, told.gpus
     return {
+        "traffic": told.words,
+        "sources": told.sources,
         "assumptions": setting.words(),
         "replicas": setting.replicas,
+        "gpus": gpus,
         "capacity_blocks": setting.capacity_blocks,
         "block_tokens": setting.rule.block_tokens,
+        "observed": found.observed_ratio,
         "unlimited": found.bound_ratio,
-        "arms": [arm_row(each, gpus) for each in found.results],
+        "arms": [arm_row(each, gpus, setting.token_bytes) for each in found.results],
+        "by": {name: [group_row(each, gpus) for each in rows] for name, rows in found.by.items()},
         "differences": [asdict(each) for each in found.differences],
         "gain": asdict(found.gain) if found.gain else None,
-        "by": {name: [group_row(each, gpus) for each in rows] for name, rows in found.by.items()},
+        "mended": found.mended_words,
+        "words": _words(found, gpus),
         "days": found.days,
     }
+
+
+def as_html(told: Told) -> bytes:
+    """One file that needs nothing else."""
+    from dashboard.replayed.document import Subject, render  # noqa: PLC0415
+    from dashboard.replayed.rows import curve_rows  # noqa: PLC0415
+    from replay.curve import curve_of_replicas  # noqa: PLC0415
+
+    setting, prompts = told.found.setting, told.recorded.prompts
+    curve = curve_of_replicas(
+        prompts, setting.rule, setting.replicas, min(setting.warm_up_requests, len(prompts))
+    )
+    subject = Subject(told.name, [told.words], told.sources)
+    return render(told.found, told.gpus, subject, curve_rows(curve, prompts.block_tokens))
+
+
+def _words(found: "Experiment", gpus: int) -> list[str]:
+    split = split_words(found, gpus)
+    return [*gain_words(found, gpus), *([split] if split else [])]
 
 
 def _factor(value: object) -> str:
@@ -37,44 +78,85 @@ def _whole(value: object) -> str:
     return f"{value:,.0f}" if isinstance(value, float) else "–"
 
 
-_COLUMNS: tuple[Column, ...] = (
-    ("arm", "arm", formatter("arm")),
-    ("token hit ratio", "token_hit_ratio", formatter("token_hit_ratio")),
+def _gib(value: object) -> str:
+    return f"{value / _GIB:,.2f}" if isinstance(value, int) else "–"
+
+
+_TIMES: tuple[Column, ...] = (
     ("TTFT p50 s", "ttft_p50_seconds", formatter("seconds")),
     ("p90", "ttft_p90_seconds", formatter("seconds")),
     ("p99", "ttft_p99_seconds", formatter("seconds")),
     ("GPU-seconds of prefill", "prefill_gpu_seconds", _whole),
+)
+_COLUMNS: tuple[Column, ...] = (
+    ("arm", "arm", formatter("arm")),
+    ("token hit ratio", "token_hit_ratio", formatter("token_hit_ratio")),
+    *_TIMES,
     ("busiest ÷ mean replica", "imbalance_ratio", _factor),
     ("evicted blocks", "evicted_blocks", formatter("blocks")),
-    ("tokens from the tier below", "loaded_tokens", formatter("tokens")),
+    ("tokens from tiers below", "loaded_tokens", formatter("tokens")),
+    ("tokens to tiers below", "stored_tokens", formatter("tokens")),
+    ("GiB from tiers", "loaded_bytes", _gib),
+    ("GiB to tiers", "stored_bytes", _gib),
     ("refused", "refused_requests", formatter("requests")),
-)  # fmt: skip
+)
+_GROUP_COLUMNS: tuple[Column, ...] = (
+    ("arm", "arm", formatter("arm")),
+    ("requests", "requests", formatter("requests")),
+    ("prompt tokens", "prompt_tokens", formatter("tokens")),
+    ("token hit ratio", "token_hit_ratio", formatter("token_hit_ratio")),
+    *_TIMES,
+)
 
 
-def print_experiment(found: "Experiment", gpus: int) -> None:
-    """The assumptions, a line an arm, and what it comes to in a sentence."""
-    console = terminal()
+def print_experiment(told: Told, by: str | None) -> None:
+    """The assumptions, a line an arm, those of each group, and what it comes to in sentences."""
+    console, found = terminal(), told.found
+    for source in told.sources:
+        console.print(f"From the store: {source}", style="dim", markup=False)
     for word in found.setting.words():
         console.print(f"Assumed: {word}", style="dim", markup=False)
-    rows = [arm_row(each, gpus) for each in found.results]
-    shown = [
-        column for column in _COLUMNS
-        if any(row.get(column[1]) not in (None, 0) for row in rows)
-    ]  # fmt: skip
-    print_rows(console, shown, rows)
+    rows = [arm_row(each, told.gpus, found.setting.token_bytes) for each in found.results]
+    print_rows(console, _shown(_COLUMNS, rows), rows)
+    _print_limits(console, found)
+    if by is not None:
+        _print_groups(console, told, by)
+    for line in _words(found, told.gpus):
+        console.print(line, markup=False)
+
+
+def _shown(columns: tuple[Column, ...], rows: list[dict[str, object]]) -> list[Column]:
+    """Those that tell something of any row."""
+    return [each for each in columns if any(row.get(each[1]) not in (None, 0) for row in rows)]
+
+
+def _print_limits(console: Console, found: "Experiment") -> None:
+    """What is in no figure, and what no figure could exceed."""
     refused = max((each.refused_requests for each in found.results), default=0)
     if refused:
-        whole = refused + max(each.requests for each in found.results)
+        whole = max(each.requests + each.refused_requests for each in found.results)
         console.print(
             f"{refused:,} of {whole:,} requests are larger than a replica's memory: refused, and in"
             " no figure.",
             style="yellow",
         )
+    if found.observed_ratio is not None:
+        console.print(f"As it ran {found.observed_ratio:.2%} were cached.", style="dim")
     if found.bound_ratio is not None:
         console.print(
             f"No cache could do better than {found.bound_ratio:.2%}: one for all replicas that"
             " never loses a block.",
             style="dim",
         )
-    for line in gain_words(found, gpus):
-        console.print(line, markup=False)
+
+
+def _print_groups(console: Console, told: Told, by: str) -> None:
+    groups = told.found.by.get(by)
+    if groups is None:
+        console.print(f"No request has a {by}.", style="yellow")
+        return
+    rows = [{by: each.group, **group_row(each, told.gpus)} for each in groups]
+    columns: list[Column] = [(by, by, formatter(by)), *_GROUP_COLUMNS]
+    console.print()
+    print_rows(console, columns, rows)
+    console.print()

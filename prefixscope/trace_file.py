@@ -57,6 +57,11 @@ class TraceFile:
         """As they were."""
         return self.recorded.prompts
 
+    @property
+    def measured(self) -> None:
+        """A trace tells nothing of speeds and memory."""
+        return None
+
     def words(self) -> str:
         """What was read, for a person to check before believing a figure."""
         prompts = self.prompts

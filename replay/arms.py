@@ -148,6 +148,21 @@ def _told(part: str) -> dict[str, object]:
     raise NotAnArm(f"unknown arm {part!r}; known: {words}, and these joined by +")
 
 
+def swept(what: str, block_tokens: int, has_host: bool) -> tuple[Arm, ...]:
+    """Arms of several sizes of one thing, the one as it is first. `block_tokens`: as recorded;
+    `has_host`: whether there is a host tier to do without. NotAnArm for what has no sizes."""
+    sweeps = {
+        "memory": tuple(Arm(memory_factor=factor) for factor in (0.5, 2, 4)),
+        "host": tuple(
+            Arm(tier_factor=factor) for factor in (0, 0.5, 1, 2, 4) if factor or has_host
+        ),
+        "block": tuple(Arm(block_tokens=block_tokens * factor) for factor in (2, 4, 8)),
+    }
+    if what not in sweeps:
+        raise NotAnArm(f"unknown sweep {what!r}; known: {', '.join(sweeps)}")
+    return (Arm(), *sweeps[what])
+
+
 def base_of(arm: Arm, among: Collection[Arm]) -> tuple[Arm, str] | None:
     """The arm that is the same but for one thing, and the name of that field; None where there is
     none among them."""

@@ -13,6 +13,7 @@ from replay.rules import CacheRule
 
 Cache = Literal["blocks", "radix"]
 ORDER_ALONE = "order of requests alone, every earlier request's blocks are there: an upper bound"
+_NO_LAYOUT = "layout findings are told from the requests of a store, and these are not"
 USUAL_HOST = Tier(name="host", capacity_blocks=0, tokens_per_second=200_000.0)
 
 
@@ -64,8 +65,9 @@ class Setting:
 
     def _words_of_arms(self) -> list[str]:
         words = []
-        if any(arm.tier_factor for arm in self.arms):
-            words.append(f"host tiers of arms, but for their size: {self.host.words()}")
+        for factor in dict.fromkeys(arm.tier_factor for arm in self.arms if arm.tier_factor):
+            tiers = self.tiers_of(Arm(tier_factor=factor), self.rule.block_tokens or 1)
+            words += [f"host:{factor:g} adds a {tiers[0].words()}"] if tiers else []
         if any(arm.block_tokens for arm in self.arms):
             words.append("a larger block is there where all recorded blocks in it are; memory is "
                          "the same in tokens")  # fmt: skip
@@ -130,7 +132,7 @@ def _missing_traffic(arm: Arm, recorded: Recorded) -> str | None:
     if arm.traffic == MERGED and recorded.merged is None:
         return "what trust scopes have in common is not known of this traffic"
     if arm.traffic == MENDED and recorded.mended is None:
-        return "there is no layout finding that could be mended in this traffic"
+        return "; ".join(recorded.mended_words) or _NO_LAYOUT
     block = recorded.prompts.block_tokens
     if arm.block_tokens is not None and arm.block_tokens % block:
         return f"only multiples of the recorded block of {block} tokens can be told"

@@ -11,6 +11,7 @@ import typer
 from prefixscope.commands import traffic_options
 
 if TYPE_CHECKING:
+    from replay.calibration import Calibration
     from replay.recorded import Recorded
 
 RULE_NAMES = ("full", "partial")
@@ -58,6 +59,10 @@ class Traffic(Protocol):
     def recorded(self) -> "Recorded":
         """The requests themselves."""
 
+    @property
+    def measured(self) -> "Calibration | None":
+        """What the same place tells of speeds and memory; None where it tells nothing."""
+
     def words(self) -> str:
         """What was taken and what was assumed, in one line."""
 
@@ -65,7 +70,7 @@ class Traffic(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """The traffic that options name. `block_tokens` of a trace: what an id stands for; of a store:
-    what blocks are put together to."""
+    what blocks are put together to; `mends`: also as if its layout findings had been mended."""
 
     traces: list[Path] | None = None
     block_tokens: int | None = None
@@ -77,6 +82,7 @@ class Wanted:
     store: Path | None = None
     url: str | None = None
     token: str | None = None
+    mends: bool = False
 
 
 def traffic(wanted: Wanted) -> Traffic:
@@ -109,8 +115,9 @@ def _typed(url: str | None) -> str | None:
 
 def _of_store(wanted: Wanted) -> Traffic:
     found = traffic_options.store_traffic(
-        wanted.since, wanted.until, wanted.model, wanted.store, wanted.url, wanted.token
-    )
+        wanted.since, wanted.until, wanted.model, wanted.store, wanted.url, wanted.token,
+        wanted.mends,
+    )  # fmt: skip
     if wanted.block_tokens is None:
         return found
     try:

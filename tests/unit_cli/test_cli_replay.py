@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from prefixscope.tier_text import NotATier, tier_named
+from replay.clock import Tier
+
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 
 
@@ -76,11 +79,111 @@ def test_wrong_usage_is_told(cli: Cli, tmp_path: Path) -> None:
     for wrong in (
         ("--arms", "off,fastest"), ("--rule", "openai"), ("--replicas", "0"), ("--slack", "0.5"),
         ("--capacity-blocks", "5", "--capacity-tokens", "600"), ("--speed", "0"),
-        ("--untimed", "--host-blocks", "9"), ("--seed", "-1"), ("--summary-lag", "-5"),
-        ("--prefill-overhead", "inf"), ("--decode-time", "nan"),
+        ("--untimed", "--tier", "host:9"), ("--seed", "-1"), ("--summary-lag", "-5"),
+        ("--prefill-overhead", "inf"), ("--decode-time", "nan"), ("--cache", "radix"),
+        ("--untimed", "--lifetime", "9"), ("--untimed", "--clients", "2"),
+        ("--lifetime", "9", "--tier", "disk:9"), ("--tier", "disk:9", "--tier", "disk:8"),
+        ("--tier", "tape:9"), ("--sweep", "routers"), ("--arms", "memory:2"), ("--sweep", "host"),
+        ("--arms", "host:1", "--untimed", "--capacity-blocks", "9"), ("--arms", "block:500"),
+        ("--arms", "mended"), ("--since", "7d"), ("--by", "model"),
     ):  # fmt: skip
         assert cli("replay", path, *wrong).status == 2, wrong
-    assert "known: off, random, round-robin" in cli("replay", path, "--arms", "best").err
+    assert "known: off, random, round-robin" in flat(cli("replay", path, "--arms", "best").err)
+    assert "Give the capacity of a replica" in flat(cli("replay", path, "--sweep", "memory").err)
+
+
+def flat(text: str) -> str:
+    """A message without the frame and the breaks it is printed with."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_a_sweep_is_several_sizes_beside_the_plain_arm(cli: Cli, tmp_path: Path) -> None:
+    """Of A, B, B, A, each of a block and another for its answer, four blocks keep all, two lose A,
+    which a host tier of one block gives back."""
+    done = cli("replay", trace(tmp_path), "--replicas", "1", "--rule", "partial", "--output",
+               "json", "--capacity-blocks", "4", "--sweep", "memory", "--sweep", "host", "--sweep",
+               "block", "--tier", "host:1,speed=1000", "--prefill-speed", "1000")  # fmt: skip
+    told = json.loads(done.out)
+    assert [each["arm"] for each in told["arms"]] == [
+        "off", "round-robin", "memory:0.5", "memory:2", "memory:4", "host:0", "host:0.5", "host:1",
+        "host:2", "host:4", "block:1024", "block:2048", "block:4096",
+    ]  # fmt: skip
+    arms = {each["arm"]: each for each in told["arms"]}
+    assert arms["round-robin"]["cached_tokens"] == arms["memory:0.5"]["cached_tokens"] == 1024
+    assert [arms[name]["loaded_tokens"] for name in ("round-robin", "memory:0.5")] == [0, 512]
+
+
+def test_bytes_that_moved_are_told_where_the_model_is(cli: Cli, tmp_path: Path) -> None:
+    """As above two blocks lose A and then B to the host, and A comes back: 2 × 512 and 512 tokens
+    of 2 (keys, values) × 2 layers × 4 heads × 8 dimensions × 2 bytes."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8, "hidden_size": 32,
+        "torch_dtype": "bfloat16",
+    }))  # fmt: skip
+    asked = ("replay", trace(tmp_path), "--replicas", "1", "--rule", "partial", "--config", config,
+             "--capacity-blocks", "2", "--arms", "round-robin,host:4")  # fmt: skip
+    host = json.loads(cli(*asked, "--output", "json").out)["arms"][1]
+    assert (host["loaded_tokens"], host["loaded_bytes"]) == (512, 512 * 256)
+    assert (host["stored_tokens"], host["stored_bytes"]) == (1024, 1024 * 256)
+    assert "GiB from tiers" in cli(*asked).out
+
+
+def test_tenants_of_labels_beside_a_trace_are_told_by_arm(cli: Cli, tmp_path: Path) -> None:
+    """Both A are of tenant 3, both B of no tenant that is known."""
+    labels = tmp_path / "labels.jsonl"
+    rows: list[dict[str, int]] = [{"tenant": 3}, {}, {}, {"tenant": 3}]
+    labels.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    asked = ("replay", trace(tmp_path), "--labels", labels, "--replicas", "2", "--rule", "partial",
+             "--arms", "round-robin,sticky")  # fmt: skip
+    told = json.loads(cli(*asked, "--output", "json").out)["by"]["tenant"]
+    assert [(each["group"], each["arm"], each["cached_tokens"]) for each in told] == [
+        ("3", "round-robin", 0), ("3", "sticky", 512),
+        ("(none)", "round-robin", 0), ("(none)", "sticky", 512),
+    ]  # fmt: skip
+    table = cli(*asked, "--by", "tenant").out
+    assert "tenant" in table
+    assert "(none)" in table
+    assert "No request has a template." in cli(*asked, "--by", "template").out
+
+
+def test_html_is_one_file(cli: Cli, tmp_path: Path) -> None:
+    done = cli("replay", trace(tmp_path), "--arms", "off,round-robin,sticky", "--output", "html")
+    assert done.out.startswith("<!DOCTYPE html>")
+    assert "sticky" in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "tier"),
+    [
+        ("host:20000", Tier(name="host", capacity_blocks=20_000, tokens_per_second=200_000.0)),
+        ("disk:5, speed=1e4, latency=2, shared",
+         Tier(name="disk", capacity_blocks=5, tokens_per_second=10_000.0, latency_seconds=0.002,
+              is_shared=True)),
+        ("remote:7,write-through,overlaps",
+         Tier(name="remote", capacity_blocks=7, tokens_per_second=50_000.0, writes_through=True,
+              overlaps=True)),
+        ("host,speed=5", Tier(name="host", capacity_blocks=0, tokens_per_second=5.0)),
+    ],
+)  # fmt: skip
+def test_tiers_as_people_write_them(text: str, tier: Tier) -> None:
+    assert tier_named(text) == tier
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tape:5", "known: host, disk, remote"), ("host:many", "'many' is no number"),
+        ("host:1.5", "whole blocks"), ("host:5,fast", "'fast' says nothing of a tier"),
+        ("host:5,shared=1", "says nothing of a tier"), ("host:5,speed", "says nothing of a tier"),
+        ("host:5,speed=0", "a speed above 0"), ("host:5,latency=-1", "'-1' is no number"),
+        ("host:5,speed=1,speed=2", "says something twice"),
+    ],
+)  # fmt: skip
+def test_what_says_no_tier_is_told(text: str, said: str) -> None:
+    with pytest.raises(NotATier, match=said):
+        tier_named(text)
 
 
 def test_what_is_refused_is_in_no_figure_and_not_in_the_bound(cli: Cli, tmp_path: Path) -> None:

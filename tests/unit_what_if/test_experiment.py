@@ -271,7 +271,7 @@ def test_idle_blocks_are_lost_after_their_lifetime() -> None:
     ("text", "change", "said"),
     [
         ("merged", {}, "arm merged: what trust scopes have in common is not known"),
-        ("sticky+mended", {}, "arm sticky\\+mended: there is no layout finding"),
+        ("sticky+mended", {}, "arm sticky\\+mended: layout findings are told from"),
         ("block:6", {}, "multiples of the recorded block of 4 tokens"),
         ("host:1", {"clock": None}, "need the clock"),
         ("ttl:9", {"clock": None}, "need the clock"),
@@ -325,6 +325,11 @@ def test_every_assumption_is_in_words() -> None:
     for said in ("the last one may be partial", "2 replicas alike", "100 blocks", "1,000 tokens/s"):
         assert said in words
     assert "upper bound" in " ".join(replace(SETTING, clock=None).words())
+    more = " / ".join(
+        replace(SETTING, arms=arms("host:0.5", "block:8"), lifetime_seconds=9.0).words()
+    )
+    for said in ("host:0.5 adds a host tier of 50 blocks", "a larger block", "kept for 9 s"):
+        assert said in more
 
 
 def test_an_experiment_needs_an_arm() -> None:

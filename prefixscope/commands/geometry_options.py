@@ -1,0 +1,31 @@
+"""Options that tell what the KV of a token weighs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporter.errors import PrefixscopeError
+from replay.geometry import KV_DTYPES, kv_geometry
+from replay.model_config import UnknownGeometry
+
+Config = Annotated[Path | None, typer.Option(help="config.json of the model, to tell bytes.")]
+KvDtype = Annotated[str | None, typer.Option(help=f"Type of its KV: {', '.join(KV_DTYPES)}.")]
+
+
+def token_bytes(config: Path | None, kv_dtype: str | None) -> int | None:
+    """Bytes of a token over all GPUs of a replica; None without a configuration."""
+    if config is None:
+        return None
+    from exporter.geometry import read_config  # noqa: PLC0415 - brings the store with it
+
+    try:
+        found = kv_geometry(read_config(config), kv_dtype=kv_dtype).bytes_per_token
+    except UnknownGeometry as error:
+        raise PrefixscopeError(f"{config}: {error}") from error
+    if not found:
+        raise PrefixscopeError(
+            f"{config}: no layer of this model keeps KV for every token, so tokens have no bytes:"
+            " leave --config out"
+        )
+    return found

@@ -1,0 +1,132 @@
+"""What can be said to `replay`, so that the command itself can be read."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class ReplayOutput(StrEnum):
+    """How the arms are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    HTML = "html"
+
+
+class Cache(StrEnum):
+    """What a replica keeps its KV in."""
+
+    BLOCKS = "blocks"
+    RADIX = "radix"
+
+
+class GroupBy(StrEnum):
+    """Whose requests the second table is of."""
+
+    TEMPLATE = "template"
+    TENANT = "tenant"
+
+
+Replicas = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many serve.", show_default="as the store tells, else 4"),
+]
+CapacityBlocks = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Blocks each replica's memory holds.",
+        show_default="as the store tells, else never full",
+    ),
+]
+CapacityTokens = Annotated[
+    int | None, typer.Option(min=1, help="The same in tokens.", show_default="the same")
+]
+Arms = Annotated[
+    str | None,
+    typer.Option(
+        help="Which, as a list: routers, off, memory:2, host:0.5, replicas:8, block:64, ttl:300, "
+        "merged, mended, joined by + as in sticky+memory:2; all: every router.",
+        show_default="off and the usual routers",
+    ),
+]
+Sweeps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep", metavar="WHAT", help="Several sizes of one thing: memory, host, block."
+    ),
+]
+CacheKind = Annotated[
+    Cache, typer.Option(help="Blocks by least recent use, or (untimed) SGLang's radix tree.")
+]
+Untimed = Annotated[
+    bool, typer.Option("--untimed", help="By order of requests alone, without a clock.")
+]
+Speed = Annotated[
+    float, typer.Option(min=0.001, help="Arrivals so many times as fast as recorded.")
+]
+Clients = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="So many send one request after the other, whatever the recorded times.",
+        show_default="as recorded",
+    ),
+]
+PrefillSpeed = Annotated[
+    float | None,
+    typer.Option(
+        min=1.0,
+        help="Prompt tokens a replica computes in a second.",
+        show_default="as the store tells, else 20000",
+    ),
+]
+PrefillOverhead = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Milliseconds of each prefill beside that.",
+        show_default="as the store tells, else 0",
+    ),
+]
+DecodeTime = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Milliseconds of each generated token.",
+        show_default="as the store tells, else 20",
+    ),
+]
+MostRunning = Annotated[int, typer.Option(min=1, help="Requests at once a replica.")]
+SummaryLag = Annotated[
+    float, typer.Option(help="Seconds until routers know what is cached; -1: they guess.")
+]
+Tiers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tier",
+        metavar="TIER",
+        help="Memory below, nearest first: host:BLOCKS, disk:BLOCKS or remote:BLOCKS, and behind "
+        "it speed=TOKENS/S, latency=MS, shared, write-through, overlaps, with commas.",
+    ),
+]
+Lifetime = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001, help="Seconds idle blocks are kept.", show_default="until memory is needed"
+    ),
+]
+PrefixBlocks = Annotated[
+    int, typer.Option(min=1, help="Leading blocks that make the key of a sticky router.")
+]
+Slack = Annotated[
+    float, typer.Option(min=1.0, help="Bounded load: times the mean load a replica may have.")
+]
+LoadWeight = Annotated[
+    float, typer.Option(min=0.0, help="Scored: a token of load counts as so many uncached.")
+]
+Gpus = Annotated[int, typer.Option(min=1, help="GPUs of each replica.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of random routing and of intervals.")]
+By = Annotated[GroupBy | None, typer.Option(help="Figures of each too.")]
+Output = Annotated[ReplayOutput, typer.Option("--output", help="How to write it.")]

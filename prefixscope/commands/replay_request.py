@@ -1,0 +1,272 @@
+"""What a person asks of `replay`, and what is measured or assumed where nothing is said, as the
+setting of an experiment."""
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import typer
+
+from exporter.errors import PrefixscopeError
+from prefixscope.commands import geometry_options, options, trace_options, traffic_options
+from prefixscope.commands import replay_options as given
+from prefixscope.tier_text import NotATier, tier_named
+from replay.clock import Clock, Tier
+from replay.rules import RULES
+
+if TYPE_CHECKING:
+    from replay.arms import Arm
+    from replay.calibration import Calibration
+    from replay.recorded import Recorded
+    from replay.routers import Router
+    from replay.setting import Setting
+
+USUAL_ARMS = ("off", "round-robin", "least-loaded", "sticky", "bounded-load", "scored")
+# Where sizes of one thing are asked for, they are what differs.
+_ARMS_BESIDE_SWEEPS = ("off", "round-robin")
+# Prompts that arrive so many times faster than they could be computed: a wrong unit of time.
+_ABSURD_LOAD = 50.0
+_REPLICAS, _PREFILL_SPEED, _DECODE_MILLISECONDS = 4, 20_000.0, 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What can be said to `replay`; None: not said."""
+
+    traces: trace_options.Traces = None
+    replicas: given.Replicas = None
+    capacity_blocks: given.CapacityBlocks = None
+    capacity_tokens: given.CapacityTokens = None
+    arms: given.Arms = None
+    sweeps: given.Sweeps = None
+    by: given.By = None
+    rule: trace_options.Rule = "full"
+    cache: given.CacheKind = given.Cache.BLOCKS
+    block_tokens: trace_options.BlockTokens = None
+    unit: trace_options.Unit = None
+    labels: trace_options.TraceLabels = None
+    untimed: given.Untimed = False
+    speed: given.Speed = 1.0
+    clients: given.Clients = None
+    prefill_speed: given.PrefillSpeed = None
+    prefill_overhead: given.PrefillOverhead = None
+    decode_time: given.DecodeTime = None
+    most_running: given.MostRunning = 256
+    summary_lag: given.SummaryLag = 0.0
+    tier_texts: given.Tiers = None
+    lifetime: given.Lifetime = None
+    prefix_blocks: given.PrefixBlocks = 2
+    slack: given.Slack = 1.25
+    load_weight: given.LoadWeight = 1.0
+    gpus: given.Gpus = 1
+    config: geometry_options.Config = None
+    kv_dtype: geometry_options.KvDtype = None
+    warm_up: trace_options.WarmUp = 0.0
+    seed: given.Seed = 1
+    since: traffic_options.Since = None
+    until: traffic_options.Until = None
+    model: traffic_options.Model = None
+    store: options.StoreFolder = None
+    url: options.Url = None
+    token: options.Token = None
+    output: given.Output = given.ReplayOutput.TABLE
+
+    @cached_property
+    def tiers(self) -> tuple[Tier, ...]:
+        """Nearest first. BadParameter for a text that says none."""
+        try:
+            return tuple(map(tier_named, self.tier_texts or ()))
+        except NotATier as error:
+            raise typer.BadParameter(str(error)) from error
+
+    @cached_property
+    def token_bytes(self) -> int | None:
+        """What the KV of a token weighs; None where no model is named."""
+        return geometry_options.token_bytes(self.config, self.kv_dtype)
+
+    @property
+    def wanted(self) -> trace_options.Wanted:
+        """The traffic that is asked for."""
+        names = (field.name for field in fields(trace_options.Wanted) if field.name != "mends")
+        return trace_options.Wanted(
+            **{name: getattr(self, name) for name in names}, mends=self.mends
+        )
+
+    @property
+    def mends(self) -> bool:
+        """Whether an arm needs what layout findings would change, which takes time to find."""
+        return "mended" in (self.arms or "")
+
+    def check(self) -> None:
+        """BadParameter where a word is none of ours, or options exclude each other."""
+        trace_options.check_words(self.rule, self.unit)
+        if self.capacity_blocks is not None and self.capacity_tokens is not None:
+            raise typer.BadParameter("give --capacity-blocks or --capacity-tokens, not both")
+        timed = {"--tier": self.tiers, "--lifetime": self.lifetime, "--clients": self.clients}
+        needing = [name for name, value in timed.items() if value]
+        if self.untimed and needing:
+            raise typer.BadParameter(f"{needing[0]} needs the clock that --untimed leaves out")
+        if self.cache is given.Cache.RADIX and not self.untimed:
+            raise typer.BadParameter("--cache radix is modelled by order alone: add --untimed")
+        if self.lifetime is not None and any(tier.capacity_blocks for tier in self.tiers):
+            raise typer.BadParameter("give --lifetime or --tier: they are not modelled together")
+        times = (self.prefill_overhead, self.decode_time, self.prefill_speed, self.summary_lag)
+        if not all(isfinite(each) for each in times if each is not None):
+            raise typer.BadParameter("times and speeds must be finite numbers")
+        if self.summary_lag < 0 and self.summary_lag != -1:
+            raise typer.BadParameter("--summary-lag must be 0 or more, or -1")
+        if len({tier.name for tier in self.tiers}) < len(self.tiers):
+            raise typer.BadParameter("--tier: each of host, disk and remote once at most")
+
+    def said(self) -> list[str]:
+        """What needs no measuring, by its name in a calibration."""
+        names = {
+            "replicas": self.replicas,
+            "capacity_tokens": self.capacity_tokens or self.capacity_blocks,
+            "prefill_tokens_per_second": self.prefill_speed or self.untimed or None,
+            "prefill_overhead_seconds": self.untimed or self.prefill_overhead,
+            "decode_seconds_per_token": self.untimed or self.decode_time,
+            "tiers": self.tiers or self.lifetime or self.untimed or None,
+        }
+        return [name for name, value in names.items() if value is not None and value is not False]
+
+
+def setting_of(request: Request, recorded: "Recorded", measured: "Calibration | None") -> "Setting":
+    """What is said, else measured, else assumed. PrefixscopeError for times that can only be of
+    another unit; BadParameter for arms that are none."""
+    from replay.setting import Setting  # noqa: PLC0415 - compiled code
+
+    prompts = recorded.prompts
+    clock = None if request.untimed else _clock(request, measured)
+    block = prompts.block_tokens
+    tiers = _tiers(request, measured, block)
+    setting = Setting(
+        arms=_arms(request, block, any(tier.name == "host" for tier in tiers)),
+        rule=RULES[request.rule].of_blocks(block),
+        replicas=request.replicas or (int(measured.replicas.value) if measured else _REPLICAS),
+        capacity_blocks=_capacity(request, measured, block),
+        router=_router(request),
+        clock=clock,
+        tiers=tiers,
+        host=_host(request, measured, block),
+        lifetime_seconds=request.lifetime,
+        warm_up_requests=int(request.warm_up * len(prompts)),
+        token_bytes=_token_bytes(request, measured),
+        cache=request.cache.value,
+        clients=request.clients,
+    )
+    if clock is not None and request.clients is None:
+        _check_load(recorded, clock, setting.replicas)
+    return setting
+
+
+def sped_up(recorded: "Recorded", times: float) -> "Recorded":
+    """All variants with arrivals so many times as fast."""
+    if times == 1:
+        return recorded
+    variants = {
+        name: replace(prompts, arrived=prompts.arrived / times)
+        for name in ("prompts", "merged", "mended")
+        if (prompts := getattr(recorded, name)) is not None
+    }
+    return replace(recorded, **variants)
+
+
+def by_blocks_of_the_engine(
+    recorded: "Recorded", measured: "Calibration | None", block_tokens: int | None
+) -> "Recorded":
+    """Recorded blocks put together to the engine's own, where nobody says a size and they fit."""
+    if block_tokens is not None or measured is None or measured.block_tokens is None:
+        return recorded
+    own = int(measured.block_tokens.value)
+    grain = recorded.prompts.block_tokens
+    return recorded.of_blocks(own) if own > grain and own % grain == 0 else recorded
+
+
+def _arms(request: Request, block_tokens: int, has_host: bool) -> "tuple[Arm, ...]":
+    from replay.arms import ROUTER_ARMS, NotAnArm, arm_named, swept  # noqa: PLC0415 - compiled code
+
+    beside = _ARMS_BESIDE_SWEEPS if request.sweeps else USUAL_ARMS
+    names = beside if request.arms is None else request.arms.split(",")
+    try:
+        arms = [arm_named(name) for name in (ROUTER_ARMS if request.arms == "all" else names)]
+        for what in request.sweeps or ():
+            arms += swept(what, block_tokens, has_host)
+    except NotAnArm as error:
+        raise typer.BadParameter(str(error)) from error
+    return tuple(dict.fromkeys(arms))
+
+
+def _router(request: Request) -> "Router":
+    """The settings of routers, whichever an arm names."""
+    from replay.arms import PLAIN  # noqa: PLC0415 - compiled code
+    from replay.routers import Router  # noqa: PLC0415
+
+    return Router(name=PLAIN, prefix_blocks=request.prefix_blocks, slack=request.slack,
+                  load_weight=request.load_weight, seed=request.seed)  # fmt: skip
+
+
+def _capacity(request: Request, measured: "Calibration | None", block_tokens: int) -> int | None:
+    """Blocks of each replica's memory; None: never full."""
+    if request.capacity_blocks is not None:
+        return request.capacity_blocks
+    tokens = request.capacity_tokens
+    if tokens is None and measured is not None and measured.capacity_tokens is not None:
+        tokens = int(measured.capacity_tokens.value)
+    return None if tokens is None else max(tokens // block_tokens, 1)
+
+
+def _tiers(request: Request, measured: "Calibration | None", block_tokens: int) -> tuple[Tier, ...]:
+    """Those that are said, else those at work; none untimed or beside a lifetime."""
+    if request.untimed or request.lifetime is not None:
+        return ()
+    if request.tiers or measured is None:
+        return tuple(tier for tier in request.tiers if tier.capacity_blocks)
+    return measured.known_tiers(block_tokens)
+
+
+def _host(request: Request, measured: "Calibration | None", block_tokens: int) -> Tier:
+    """What a host tier that an arm adds is like."""
+    from replay.setting import USUAL_HOST  # noqa: PLC0415 - compiled code
+
+    known = request.tiers or (measured.known_tiers(block_tokens) if measured else ())
+    return next((tier for tier in known if tier.name == USUAL_HOST.name), USUAL_HOST)
+
+
+def _token_bytes(request: Request, measured: "Calibration | None") -> int | None:
+    if request.token_bytes is None and measured is not None and measured.token_bytes is not None:
+        return round(measured.token_bytes.value)
+    return request.token_bytes
+
+
+def _clock(request: Request, measured: "Calibration | None") -> Clock:
+    """Times said are in milliseconds; a lag of -1 is of routers that guess."""
+    speed, overhead = request.prefill_speed, request.prefill_overhead
+    decode = request.decode_time
+    if measured is not None:
+        speed = speed or measured.prefill_tokens_per_second.value
+        if overhead is None:
+            overhead = measured.prefill_overhead_seconds.value * 1e3
+        if decode is None:
+            decode = measured.decode_seconds_per_token.value * 1e3
+    return Clock(
+        prefill_tokens_per_second=speed or _PREFILL_SPEED,
+        prefill_overhead_seconds=(overhead or 0.0) / 1e3,
+        decode_seconds_per_token=(_DECODE_MILLISECONDS if decode is None else decode) / 1e3,
+        most_running=request.most_running,
+        summary_lag_seconds=request.summary_lag if request.summary_lag >= 0 else None,
+    )
+
+
+def _check_load(recorded: "Recorded", clock: Clock, replicas: int) -> None:
+    """Refuse times that can only be of another unit."""
+    prompts = recorded.prompts
+    span = float(prompts.arrived[-1])
+    needed = int(prompts.prompt_tokens.sum()) / clock.prefill_tokens_per_second / replicas
+    if len(prompts) > 1 and needed > _ABSURD_LOAD * max(span, 1.0):
+        raise PrefixscopeError(
+            f"{len(prompts):,} requests arrive within {span:,.1f} s and {replicas} replicas"
+            f" need {needed:,.0f} s to compute them: is the unit of time another one (--unit s)?"
+            " Else give more --replicas, a lower --speed, or --untimed"
+        )
