@@ -1,6 +1,6 @@
 """What a cache would serve: prompts replayed as they are, and as fixes would make them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from replay.layout.edits import Fix, fixed
@@ -60,24 +60,37 @@ class Replay:
         """Replay all requests with some fixes. `ids`: tokens of prompt and answer that stand for
         those of the log, by number of the request."""
         cache, size = LruCache(self._capacity_blocks), self._block_tokens
-        touched = {number for fix in fixes for number in fix.edits}
-        sorts = any(fix.sorting is not None for fix in fixes)
         lengths, cached = [], []
-        for number, prompt in enumerate(self._prompts):
-            if ids is not None and number in ids:
-                length, chain, answer = self._chains(*ids[number])
-            elif sorts or number in touched:
-                length, chain, answer = self._chains(*self._tokens(fixed(prompt, number, fixes)))
-            else:
-                length, chain, answer = self._as_it_is(number)
+        for length, chain, answer in self.every(fixes, ids):
             served = cache.serve(chain, answer) * size
             lengths.append(length)
             cached.append(min(served, max(length - 1, 0) // size * size))
         return Replayed(tuple(lengths), tuple(cached))
 
+    def every(
+        self,
+        fixes: Sequence[Fix] = (),
+        ids: Mapping[int, tuple[Sequence[int], Sequence[int]]] | None = None,
+    ) -> Iterator[tuple[int, list[int], list[int]]]:
+        """Of each request with some fixes the length of its prompt, its whole blocks, and those
+        that its answer fills behind it."""
+        touched = {number for fix in fixes for number in fix.edits}
+        sorts = any(fix.sorting is not None for fix in fixes)
+        for number, prompt in enumerate(self._prompts):
+            if ids is not None and number in ids:
+                yield self._chains(*ids[number])
+            elif sorts or number in touched:
+                yield self._chains(*self._tokens(fixed(prompt, number, fixes)))
+            else:
+                yield self._as_it_is(number)
+
     def names(self, number: int) -> list[int]:
         """The blocks of a request as it is."""
         return self._as_it_is(number)[1]
+
+    def answer_tokens(self, number: int) -> int:
+        """How many tokens a request generated; 0 where the log does not have them."""
+        return len(self._tokens(self._prompts[number])[1])
 
     def _as_it_is(self, number: int) -> tuple[int, list[int], list[int]]:
         if number not in self._plain:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from replay.layout.atoms import Numbering, atoms_of
 from replay.layout.candidates import Candidate, Places
@@ -22,6 +22,18 @@ _MOST_CANDIDATES = 24
 _QUOTED_CHARACTERS = 60
 
 
+@dataclass(frozen=True)
+class Searched:
+    """What was found, the requests that were compared in the order of time, the numbers of those
+    of each template, their replay, and what mends all that comes always."""
+
+    report: Report
+    prompts: Sequence[Prompt]
+    templates: Mapping[str, Sequence[int]]
+    replays: Replay
+    fixes: Sequence[Fix]
+
+
 def search(
     prompts: Sequence[Prompt],
     block_tokens: int = 16,
@@ -32,6 +44,17 @@ def search(
     """Find what breaks reuse in a log. At most so many requests are compared, those of whole
     sessions, spread over the log; without prompts the report is empty. `encode`: the model's
     tokenizer, where there is one."""
+    return searched(prompts, block_tokens, capacity_blocks, compared_requests, encode).report
+
+
+def searched(
+    prompts: Sequence[Prompt],
+    block_tokens: int = 16,
+    capacity_blocks: int | None = None,
+    compared_requests: int = 500,
+    encode: Encode | None = None,
+) -> Searched:
+    """The same, and what mends it."""
     every = in_time(prompts)
     numbering = Numbering()
     atoms = [atoms_of(prompt.segments, numbering) for prompt in every]
@@ -42,11 +65,12 @@ def search(
     replays = Replay(every, tokenizer, block_tokens, capacity_blocks)
     joins = joins_of(every)
     reports, fixes = [], []
-    for name, numbers in templates_of(every, atoms).items():
+    templates = templates_of(every, atoms)
+    for name, numbers in templates.items():
         searcher = _Template(name, numbers, every, replays, tokenizer, numbering, block_tokens)
-        report, mended = searcher.report()
+        own, mended = searcher.report()
         fixes += mended
-        reports.append(report)
+        reports.append(own)
     known = bool(every) and all(prompt.token_ids is not None for prompt in every)
     ids = Replay(every, tokenizer, block_tokens, capacity_blocks, known=True) if known else None
     if ids is not None and joins.places:
@@ -55,11 +79,12 @@ def search(
     if ids is not None and not fixes:
         together = _proof(ids.run(), ids.run((), joins.mended), range(len(every)))
     reports.sort(key=lambda report: -report.prompt_tokens)
-    return Report(
+    report = Report(
         tuple(reports), len(prompts), len(every), block_tokens, capacity_blocks,
         "ids" if known and not fixes else "approximate" if encode is None else "tokenizer",
         scale_of(every, tokenizer), all(p.at is not None for p in every), joins.unknown, together,
     )  # fmt: skip
+    return Searched(report, every, templates, replays, fixes)
 
 
 def in_time(prompts: Sequence[Prompt]) -> list[Prompt]:

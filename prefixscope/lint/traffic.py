@@ -1,0 +1,62 @@
+"""A log with the text of prompts as traffic to replay."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefixscope.lint.reading import PromptLog, read_prompts
+from replay.layout.recorded import has_times, recorded_of
+from replay.layout.tokens import Encode
+from replay.recorded import Recorded
+
+USUAL_BLOCK_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class LogTraffic:
+    """A log and what was assumed of it. Nothing of its text is in it."""
+
+    recorded: Recorded
+    name: str
+    notes: tuple[str, ...]
+
+    @property
+    def measured(self) -> None:
+        """A log of prompts tells nothing of speeds and memory."""
+        return None
+
+    def words(self) -> str:
+        """What was read, for a person to check before believing a figure."""
+        prompts = self.recorded.prompts
+        told = (
+            f"{self.name}: {len(prompts):,} requests with their text, "
+            f"{int(prompts.prompt_tokens.sum()):,} prompt tokens, {len(prompts.blocks):,} blocks "
+            f"of {prompts.block_tokens} tokens, {prompts.distinct_blocks:,} different"
+        )
+        return ". ".join((told, *self.notes))
+
+
+def log_traffic(
+    paths: Sequence[Path],
+    block_tokens: int | None = None,
+    encode: Encode | None = None,
+    mends: bool = False,
+) -> LogTraffic:
+    """The requests of logs that `lint` reads; with `mends` also as lint mends them.
+
+    Raises PrefixscopeError for a file that cannot be read or has no prompt at all.
+    """
+    log = read_prompts(paths)
+    recorded = recorded_of(log.prompts, block_tokens or USUAL_BLOCK_TOKENS, encode, mends)
+    return LogTraffic(recorded, ", ".join(map(str, paths)), tuple(_notes(log, encode)))
+
+
+def _notes(log: PromptLog, encode: Encode | None) -> list[str]:
+    notes = []
+    if encode is None:
+        notes.append("Tokens are approximate: equal text is equal tokens")
+    if not has_times(log.prompts):
+        notes.append("Not all rows have a time: they are taken as they stand, a second apart")
+    if log.skipped:
+        notes.append(f"{sum(log.skipped.values()):,} rows left out; {log.first_skipped}")
+    return notes
