@@ -1,11 +1,15 @@
 """Seconds a generated token: a median with its coverage, and no figure where times are not told."""
 
+import json
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queries import registry
 from tests import empty_store
+from tests.log_path import CAPTURES, needs_captures
 from tests.unit_queries.conftest import Ask, Insert, Row
 
 
@@ -20,7 +24,7 @@ def test_the_median_is_not_moved_by_what_hung(ask: Ask, insert: Insert) -> None:
     """Of 1 to 20 ms and one that hung, eleven in order is 11 ms; the quartiles are 6 and 16."""
     insert("requests", [request(number / 1000) for number in range(1, 21)] + [request(900.0)])
     insert("requests", [request(0.5, stream=False), request(0.5, ttft_seconds=None),
-                        request(0.5, e2e_seconds=2.0), request(0.5, output_tokens=1)])  # fmt: skip
+                        request(0.0001), request(0.5, output_tokens=1)])  # fmt: skip
     (row,) = ask("decode_speed")
     assert row == {
         "replica": "a", "model": "m", "requests": 24, "told_requests": 21,
@@ -59,8 +63,30 @@ def test_every_replica_and_model_has_its_own(ask: Ask, insert: Insert) -> None:
     assert ask("decode_speed", since="11:00") == []
 
 
+@needs_captures
+@pytest.mark.parametrize("run", ["vllm-0.32.0/external", "vllm-0.32.0-small/main"])
+def test_it_is_what_the_engine_counts(ask: Ask, insert: Insert, run: str) -> None:
+    """Client times of real streams, within a tenth of the engine's own time between tokens."""
+    folder = CAPTURES / run
+    lines = [json.loads(line) for line in (folder / "requests.jsonl").read_text().splitlines()]
+    insert("requests", [
+        {"ts": "10:00", "output_tokens": line["usage"]["completion_tokens"],
+         "stream": line["stream"], "ttft_seconds": line["ttft_s"], "ttft_point": "client",
+         "e2e_seconds": line["total_s"]}
+        for line in lines if line.get("usage")
+    ])  # fmt: skip
+    page = max((folder / "metrics").glob("*.prom")).read_text()
+    whole = r"^vllm:inter_token_latency_seconds_{}{{.*}} (.*)$"
+    seconds, tokens = (float(re.findall(whole.format(name), page, re.MULTILINE)[0])
+                       for name in ("sum", "count"))  # fmt: skip
+    (row,) = ask("decode_speed")
+    assert row["seconds_per_token"] == pytest.approx(seconds / tokens, rel=0.1)
+
+
 @settings(max_examples=10, deadline=None)
-@given(st.lists(st.tuples(st.integers(2, 400), st.integers(1, 10**6)), min_size=20, max_size=60))
+@given(
+    st.lists(st.tuples(st.integers(2, 400), st.integers(80_000, 10**6)), min_size=20, max_size=60)
+)
 def test_it_is_the_middle_of_all(requests: list[tuple[int, int]]) -> None:
     """Against sorting: the mean of the two in the middle, whatever their lengths."""
     each = sorted(micros / (tokens - 1) / 1e6 for tokens, micros in requests)
