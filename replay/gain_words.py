@@ -1,13 +1,13 @@
 """What an experiment comes to: an arm as a row of figures, and what each change saves, in words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from replay.arms import MERGED, Arm, base_of
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
 from replay.groups import GroupResult
-from replay.serving import ArmResult
+from replay.serving import ArmResult, Moved
 
 _HOUR_DAYS = 1 / 24
 
@@ -86,7 +86,7 @@ def _subject(change: _Change) -> str:
     """The change by which an arm differs, as the subject of a sentence."""
     arm, setting = change.arm, change.found.setting
     mended = change.found.mended_words
-    told = f" ({', '.join(mended)})" if mended else ""
+    told = f" ({'; '.join(mended)})" if mended else ""
     return {
         "caches": "Caching",
         "router": f"Routing by {arm.router}",
@@ -133,7 +133,7 @@ def _saves(gpu_seconds: float, found: Experiment) -> str:
 def arm_row(each: ArmResult, gpus: int, token_bytes: int | None = None) -> dict[str, object]:
     """Its figures by name; those that need a clock are left out without one, and bytes where
     nobody knows what KV weighs."""
-    moved = {"loaded_bytes": each.loaded_tokens, "stored_bytes": each.stored_tokens}
+    whole = Moved(each.loaded_tokens, each.stored_tokens)
     return {
         "arm": each.arm,
         "requests": each.requests,
@@ -143,11 +143,18 @@ def arm_row(each: ArmResult, gpus: int, token_bytes: int | None = None) -> dict[
         "token_hit_ratio": each.token_hit_ratio,
         "imbalance_ratio": each.imbalance_ratio,
         "evicted_blocks": each.evicted_blocks,
-        "loaded_tokens": each.loaded_tokens,
-        "stored_tokens": each.stored_tokens,
-        **({name: tokens * token_bytes for name, tokens in moved.items()} if token_bytes else {}),
+        **_moved(whole, token_bytes),
+        "tiers": {tier: _moved(moved, token_bytes) for tier, moved in each.moved.items()},
         **_times(each, gpus),
     }
+
+
+def _moved(moved: Moved, token_bytes: int | None) -> dict[str, object]:
+    tokens = asdict(moved)
+    if token_bytes is None:
+        return tokens
+    sizes = {"loaded_bytes": moved.loaded_tokens, "stored_bytes": moved.stored_tokens}
+    return tokens | {name: count * token_bytes for name, count in sizes.items()}
 
 
 def group_row(each: GroupResult, gpus: int) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """One arm served: what becomes of every request, and its sums."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,17 +29,27 @@ class Times:
 class Outcome:
     """What an arm came to, by request. Without a clock there are no times, and nobody is refused.
 
-    `evicted_blocks`: of each replica. `stored_tokens`: written to tiers below, over all replicas.
+    `evicted_blocks`: of each replica. `loaded`: tokens that came back from each of the `tiers`
+    below, a row a request; `stored_tokens`: written to each, over all replicas.
     """
 
     prompt_tokens: Numbers
     cached_tokens: Numbers
-    loaded_tokens: Numbers
     replica: Small
     refused: Flags
     evicted_blocks: Numbers
-    stored_tokens: int = 0
     times: Times | None = None
+    tiers: tuple[str, ...] = ()
+    loaded: Numbers = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    stored_tokens: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Tokens of KV that came back from a tier, and that were written to it."""
+
+    loaded_tokens: int = 0
+    stored_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +57,17 @@ class ArmResult:
     """One arm in sum. Without a clock times are None. `imbalance_ratio`: computed tokens of the
     busiest replica ÷ their mean. `prefill_seconds`: that all replicas were kept by prefill,
     `ttft_seconds`: by percentile. `refused_requests` fit no replica and are in no other figure.
-    `evicted_blocks` and `stored_tokens` are of the whole run, its warm-up included."""
+    `moved`: by tier below. Evicted blocks and stored tokens are of the whole run, its warm-up
+    included."""
 
     arm: str
     requests: int
     refused_requests: int
     prompt_tokens: int
     cached_tokens: int
-    loaded_tokens: int
-    stored_tokens: int
     evicted_blocks: int
     imbalance_ratio: float | None
+    moved: dict[str, Moved] = field(default_factory=dict)
     prefill_seconds: float | None = None
     ttft_mean_seconds: float | None = None
     ttft_seconds: dict[int, float] | None = None
@@ -67,6 +77,16 @@ class ArmResult:
         """Cached ÷ prompt tokens; None without any."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
 
+    @property
+    def loaded_tokens(self) -> int:
+        """From all tiers below."""
+        return sum(each.loaded_tokens for each in self.moved.values())
+
+    @property
+    def stored_tokens(self) -> int:
+        """To all tiers below."""
+        return sum(each.stored_tokens for each in self.moved.values())
+
 
 def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
     """Run all requests through an arm that was checked. ValueError for a rule with a lifetime."""
@@ -74,23 +94,24 @@ def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
     if setting.clock is None:
         return _untimed(arm, prompts, recorded, setting)
     block = recorded.prompts.block_tokens
-    tiers = setting.tiers_of(arm, block)
+    tiers = setting.tiers_of(arm, block) if arm.caches else ()
     lifetime = arm.lifetime_seconds or setting.lifetime_seconds
     fleet = Fleet(
         replicas=arm.replicas or setting.replicas,
         capacity_blocks=setting.capacity_of(arm, block),
         clock=setting.clock,
         router=replace(setting.router, name=arm.router),
-        tiers=tiers if arm.caches else (),
+        tiers=tiers,
         lifetime_seconds=lifetime if arm.caches else None,
         caches=arm.caches,
         clients=setting.clients,
     )
     served = serve_timed(prompts, setting.rule_of(prompts), fleet, recorded.sessions)
     return Outcome(
-        served.prompt_tokens, served.cached_tokens, served.loaded_tokens, served.replica,
-        served.refused, served.evicted_blocks, served.stored_blocks * prompts.block_tokens,
-        Times(served.ttft_seconds, served.prefill_seconds),
+        served.prompt_tokens, served.cached_tokens, served.replica, served.refused,
+        served.evicted_blocks, Times(served.ttft_seconds, served.prefill_seconds),
+        tuple(tier.name for tier in tiers), served.loaded_by_tier,
+        served.stored_by_tier * prompts.block_tokens,
     )  # fmt: skip
 
 
@@ -101,9 +122,8 @@ def _untimed(arm: Arm, prompts: Prompts, recorded: Recorded, setting: Setting) -
     rule = setting.rule_of(prompts)
     serve = serve_by_trees if setting.cache == "radix" else serve_by_blocks
     served = serve(prompts, rule, router, replicas, capacity, recorded.sessions)
-    nothing = np.zeros(len(prompts), np.int64)
     return Outcome(
-        served.prompt_tokens, served.cached_tokens * arm.caches, nothing, served.replica,
+        served.prompt_tokens, served.cached_tokens * arm.caches, served.replica,
         np.zeros(len(prompts), np.bool_), served.evicted_blocks * arm.caches,
     )  # fmt: skip
 
@@ -119,10 +139,12 @@ def summed(arm: str, served: Outcome, which: Flags) -> ArmResult:
         refused_requests=int((which & served.refused).sum()),
         prompt_tokens=int(served.prompt_tokens[took].sum()),
         cached_tokens=int(served.cached_tokens[took].sum()),
-        loaded_tokens=int(served.loaded_tokens[took].sum()),
-        stored_tokens=served.stored_tokens,
         evicted_blocks=int(served.evicted_blocks.sum()),
         imbalance_ratio=_imbalance(computed, served.replica[took], len(served.evicted_blocks)),
+        moved={
+            tier: Moved(int(served.loaded[took, place].sum()), int(served.stored_tokens[place]))
+            for place, tier in enumerate(served.tiers)
+        },
         prefill_seconds=float(served.times.prefill[took].sum()) if served.times else None,
         ttft_mean_seconds=float(ttft.mean()) if ttft is not None and len(ttft) else None,
         ttft_seconds=percentiles_of(ttft) if ttft is not None else None,

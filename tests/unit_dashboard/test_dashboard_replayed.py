@@ -18,7 +18,7 @@ from replay.experiment import Experiment
 from replay.gain import Gain
 from replay.groups import GroupResult
 from replay.rules import RULES
-from replay.serving import ArmResult
+from replay.serving import ArmResult, Moved
 from replay.setting import Setting
 from tests.unit_dashboard.loopback import HOSTILE
 
@@ -29,7 +29,7 @@ def result(arm: str, cached: int, prefill: float, p50: float) -> ArmResult:
     """Of 10 requests with 1,000 tokens; two more were refused."""
     return ArmResult(
         arm=arm, requests=10, refused_requests=2, prompt_tokens=1000, cached_tokens=cached,
-        loaded_tokens=0, stored_tokens=0, evicted_blocks=3, imbalance_ratio=1.5,
+        evicted_blocks=3, imbalance_ratio=1.5,
         prefill_seconds=prefill, ttft_mean_seconds=p50,
         ttft_seconds={50: p50, 90: 2 * p50, 99: 4 * p50},
     )  # fmt: skip
@@ -133,7 +133,7 @@ def test_groups_stand_beside_themselves_in_another_arm() -> None:
 
 
 def test_what_moved_between_tiers_is_in_bytes_where_these_are_known() -> None:
-    moved = replace(result("host:1", 600, 40.0, 0.5), loaded_tokens=3, stored_tokens=5)
+    moved = replace(result("host:1", 600, 40.0, 0.5), moved={"host": Moved(3, 5)})
     made = found(results=[moved])
     assert (arm_rows(made, 1)[0]["loaded_tokens"], "loaded_bytes" in arm_rows(made, 1)[0]) == (
         3,

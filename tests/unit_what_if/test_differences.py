@@ -18,7 +18,7 @@ def outcome(prefill: list[float], ttft: list[float], refused: Collection[int] = 
     count = len(prefill)
     nothing = np.zeros(count, np.int64)
     return Outcome(
-        nothing, nothing, nothing, nothing.astype(np.int32),
+        nothing, nothing, nothing.astype(np.int32),
         np.array([request in refused for request in range(count)]), nothing,
         times=Times(np.array(ttft), np.array(prefill)),
     )  # fmt: skip

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.arms import ROUTER_ARMS, Arm, NotAnArm, arm_named
-from replay.clock import Clock
+from replay.clock import Clock, Tier
 from replay.experiment import experiment
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.routers import Router
 from replay.rules import RULES
+from replay.serving import Moved
 from replay.setting import USUAL_HOST, Setting
 from tests.unit_what_if.fleets import Requests, conversations, prompts_of
 
@@ -257,6 +258,12 @@ def test_a_host_tier_gives_back_what_the_device_lost() -> None:
     assert (host.cached_tokens, host.loaded_tokens) == (12, 12)
     assert host.stored_tokens == 12
     assert none == replace(plain, arm="host:0")
+    disk = Tier(name="disk", capacity_blocks=3, tokens_per_second=1000.0)
+    below = replace(setting, arms=arms("round-robin", "host:1"), tiers=(disk,))
+    one, both = experiment(Recorded(prompts=prompts), below).results
+    assert (list(one.moved), list(both.moved)) == (["disk"], ["host", "disk"])
+    assert one.moved["disk"] == Moved(loaded_tokens=12, stored_tokens=12)
+    assert both.loaded_tokens == both.cached_tokens == 12
 
 
 def test_idle_blocks_are_lost_after_their_lifetime() -> None:

@@ -11,7 +11,7 @@ from replay.experiment import Experiment
 from replay.gain import Gain
 from replay.gain_words import arm_row, gain_words, split_words
 from replay.rules import RULES
-from replay.serving import ArmResult
+from replay.serving import ArmResult, Moved
 from replay.setting import Setting
 
 # Prefill seconds of an arm, and mean time to its first tokens.
@@ -22,7 +22,7 @@ USUAL: Told = {"off": (4000, 9.0), "round-robin": (3000, 5.0), "sticky": (2600, 
 def result(arm: str, prefill_seconds: float, ttft: float) -> ArmResult:
     return ArmResult(
         arm=arm, requests=10, refused_requests=0, prompt_tokens=100, cached_tokens=25,
-        loaded_tokens=7, stored_tokens=9, evicted_blocks=0, imbalance_ratio=1.0,
+        moved={"host": Moved(5, 9), "disk": Moved(2, 0)}, evicted_blocks=0, imbalance_ratio=1.0,
         prefill_seconds=prefill_seconds, ttft_mean_seconds=ttft, ttft_seconds={},
     )  # fmt: skip
 
@@ -114,4 +114,9 @@ def test_whose_the_gain_is_adds_up_in_words() -> None:
 def test_bytes_are_told_where_it_is_known_what_a_token_weighs() -> None:
     row = arm_row(result("host:2", 1, 1), 3, 1000)
     assert (row["loaded_bytes"], row["stored_bytes"], row["prefill_gpu_seconds"]) == (7000, 9000, 3)
+    assert row["tiers"] == {
+        "host": {"loaded_tokens": 5, "stored_tokens": 9, "loaded_bytes": 5000,
+                 "stored_bytes": 9000},
+        "disk": {"loaded_tokens": 2, "stored_tokens": 0, "loaded_bytes": 2000, "stored_bytes": 0},
+    }  # fmt: skip
     assert "loaded_bytes" not in arm_row(result("host:2", 1, 1), 1)
