@@ -112,6 +112,17 @@ def _name_of(paths: Sequence[Path]) -> str:
     return f"{paths[0]} and {len(paths) - 1} more files"
 
 
+def is_trace(path: Path) -> bool:
+    """Is it meant as a trace of hash ids, by its first line? A file that cannot be read is said so
+    by whoever reads it."""
+    try:
+        with path.open("rb") as file:
+            head, stream = peek(open_input(cast("BinaryIO", file)), _HEAD_BYTES)
+            return is_document(head) or kind_of(next(iter(stream), b"")) is not None
+    except (OSError, *DAMAGED):
+        return True
+
+
 class _Files:
     """All files of a trace; PrefixscopeError where a line is none."""
 

@@ -53,8 +53,8 @@ class Curve:
     def knee_blocks(self) -> int:
         """Where a block more begins to win less than one does on average from none to
         `enough_blocks`: to there memory wins most for what it costs. 0 where nothing is won."""
-        above = self.hit_tokens * max(self.enough_blocks, 1)
-        above -= np.arange(len(above)) * self.hit_tokens[-1]
+        above = self.hit_tokens * float(max(self.enough_blocks, 1))
+        above -= np.arange(len(above)) * float(self.hit_tokens[-1])
         return self.enough_blocks - int(np.argmax(above[::-1]))
 
 
