@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from prefixscope.tables import Column, formatter, print_rows, terminal
+from replay.arms import MENDED
 from replay.gain_words import arm_row, gain_words, group_row, split_words
 
 if TYPE_CHECKING:
@@ -116,6 +117,9 @@ def print_experiment(told: Told, by: str | None) -> None:
         console.print(f"From the store: {source}", style="dim", markup=False)
     for word in found.setting.words():
         console.print(f"Assumed: {word}", style="dim", markup=False)
+    if any(arm.traffic == MENDED for arm in found.arms):
+        for word in found.mended_words:
+            console.print(f"Mended: {word}", style="dim", markup=False)
     rows = [arm_row(each, told.gpus, found.setting.token_bytes) for each in found.results]
     print_rows(console, _shown(_COLUMNS, rows), rows)
     _print_limits(console, found)
@@ -144,8 +148,8 @@ def _print_limits(console: Console, found: "Experiment") -> None:
         console.print(f"As it ran {found.observed_ratio:.2%} were cached.", style="dim")
     if found.bound_ratio is not None:
         console.print(
-            f"No cache could do better than {found.bound_ratio:.2%}: one for all replicas that"
-            " never loses a block.",
+            f"No cache could do better than {found.bound_ratio:.2%} with requests as they were: one"
+            " for all replicas that never loses a block.",
             style="dim",
         )
 

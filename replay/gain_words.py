@@ -85,8 +85,6 @@ def _sentence(change: _Change, results: Mapping[str, ArmResult]) -> str:
 def _subject(change: _Change) -> str:
     """The change by which an arm differs, as the subject of a sentence."""
     arm, setting = change.arm, change.found.setting
-    mended = change.found.mended_words
-    told = f" ({'; '.join(mended)})" if mended else ""
     return {
         "caches": "Caching",
         "router": f"Routing by {arm.router}",
@@ -98,7 +96,7 @@ def _subject(change: _Change) -> str:
                         f"{setting.rule.block_tokens}",
         "lifetime_seconds": f"Losing idle blocks after {arm.lifetime_seconds or 0:g} s",
         "traffic": "Doing without isolation of trust scopes" if arm.traffic == MERGED
-                   else f"Mending the layout{told}",
+                   else "Mending the layout",
     }[change.changed]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ Traces = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[TRACE...]",
-        help="A trace of hash ids, in one file or several.",
+        help="A trace of hash ids, or a log with the text of prompts, in one file or several.",
         show_default="requests of the store",
     ),
 ]
@@ -98,13 +98,27 @@ def traffic(wanted: Wanted) -> Traffic:
 
 
 def _of_files(wanted: Wanted, traces: list[Path]) -> Traffic:
-    from prefixscope.trace_file import read_trace  # noqa: PLC0415 - brings numpy with it
+    from prefixscope.trace_file import is_trace, read_trace  # noqa: PLC0415 - brings numpy with it
 
     traffic_options.refuse_beside_traces(
         wanted.since, wanted.until, wanted.model, wanted.store, _typed(wanted.url)
     )
+    if not is_trace(traces[0]) and (found := _of_prompts(wanted, traces)):
+        return found
     unit = None if wanted.unit is None else UNITS[wanted.unit]
     return read_trace(traces, wanted.block_tokens, unit, wanted.labels)
+
+
+def _of_prompts(wanted: Wanted, traces: list[Path]) -> Traffic | None:
+    """A log with the text of prompts; None where it has none."""
+    from prefixscope.lint.traffic import holds_prompts, log_traffic  # noqa: PLC0415 - large
+
+    if not holds_prompts(traces[0]):
+        return None
+    for option, given in (("--unit", wanted.unit), ("--labels", wanted.labels)):
+        if given is not None:
+            raise typer.BadParameter(f"{option} is for traces of hash ids")
+    return log_traffic(traces, wanted.block_tokens, mends=wanted.mends)
 
 
 def _typed(url: str | None) -> str | None:

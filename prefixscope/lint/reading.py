@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -48,6 +48,21 @@ def read_prompts(paths: Sequence[Path]) -> PromptLog:
                 "logging of prompts on where the log has counts only"
             )
     return log
+
+
+def first_has_prompt(path: Path, unless: Callable[[bytes], bool]) -> bool:
+    """Has the first line of a file the text of a prompt? Not asked of lines that are something
+    else, nor of files that cannot be read."""
+    try:
+        with _opened(path) as raw, open_input(raw) as stream:
+            line: bytes = stream.readline(_MOST_BYTES)
+    except (OSError, *DAMAGED):
+        return False
+    row = None if unless(line) else _object(line.decode("utf-8-sig", errors="replace"))
+    try:
+        return row is not None and bool(prompt_of(row))
+    except Unreadable:
+        return False
 
 
 def _read(path: Path, log: PromptLog) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from prefixscope.lint.reading import PromptLog, read_prompts
+from prefixscope.lint.reading import PromptLog, first_has_prompt, read_prompts
+from prefixscope.trace_lines import kind_of
 from replay.layout.recorded import has_times, recorded_of
 from replay.layout.tokens import Encode
 from replay.recorded import Recorded
@@ -34,6 +35,12 @@ class LogTraffic:
             f"of {prompts.block_tokens} tokens, {prompts.distinct_blocks:,} different"
         )
         return ". ".join((told, *self.notes))
+
+
+def holds_prompts(path: Path) -> bool:
+    """Has the first line the text of a prompt, and is no line of a trace? False for a file that
+    cannot be read: whoever reads it says why."""
+    return first_has_prompt(path, unless=lambda line: kind_of(line) is not None)
 
 
 def log_traffic(

@@ -45,7 +45,7 @@ def test_a_replay_of_the_mended_log_finds_what_lint_proves(tmp_path: Path) -> No
     told = log_traffic([path], mends=True).recorded
     assert told.mended is not None
     assert found_tokens(told.prompts) == proof.cached_tokens
-    assert found_tokens(told.mended) == proof.mended_cached_tokens > 2 * proof.cached_tokens
+    assert found_tokens(told.mended) == proof.mended_cached_tokens > 4_000
     (words,) = told.mended_words
     assert words.startswith("found 1: clock in system[0] at token ")
     assert words.endswith(", which changes with every request, as lint mends it")
