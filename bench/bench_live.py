@@ -7,8 +7,6 @@ printed side by side. Needs the vLLM that `make test-engine` installs, and vllm-
 """
 
 import argparse
-import os
-import platform
 import signal
 import sys
 import tempfile
@@ -21,8 +19,17 @@ from bench.live.generator import generate
 from bench.live.measured import Measured, counters, joined, rise
 from bench.live.modelled import Machine, calibrated, modelled
 from bench.live.recorded_order import given_replica
-from bench.live.servers import MODEL, REPLICAS, SHAPE, Engines, Replica, cores, fleet
-from bench.live.tables import report
+from bench.live.servers import (
+    MODEL,
+    REPLICAS,
+    SHAPE,
+    STEP_TOKENS,
+    Engines,
+    Replica,
+    fleet,
+    machine_words,
+)  # fmt: skip
+from bench.live.tables import missed, report
 from bench.live.trace import BLOCK_TOKENS, Plan, write_trace
 from exporter.errors import PrefixscopeError
 from prefixscope.demo_engine.model import write_model
@@ -48,11 +55,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory() as name:
-            _run(engines, given, Path(name))
+            return _run(engines, given, Path(name))
     except PrefixscopeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -61,43 +67,44 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=120)
     parser.add_argument("--prefixes", type=int, default=10)
     parser.add_argument("--blocks", type=int, default=220, help="KV memory of a replica")
-    parser.add_argument("--clients", type=int, help="in turns, instead of by the trace's times")
-    parser.add_argument("--gap", type=float, default=0.5, help="mean seconds between arrivals")
+    parser.add_argument("--clients", type=int, default=2, help="each sends when it is answered")
+    parser.add_argument("--gap", type=float, help="instead by the trace's times: their mean, in s")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--arm-seconds", type=float, default=180.0, help="longest time of one arm")
+    parser.add_argument("--arm-seconds", type=float, default=150.0, help="longest time of one arm")
     return parser.parse_args()
 
 
-def _run(engines: Engines, given: argparse.Namespace, folder: Path) -> None:
-    plan = Plan(requests=given.requests, prefixes=given.prefixes, gap_seconds=given.gap,
+def _run(engines: Engines, given: argparse.Namespace, folder: Path) -> int:
+    plan = Plan(requests=given.requests, prefixes=given.prefixes, gap_seconds=given.gap or 1.0,
                 seed=given.seed)  # fmt: skip
     trace = write_trace(plan, folder / "trace.jsonl")
     model = write_model(folder / "model", SHAPE)
     (folder / "prefixscope_tap.py").write_text(one_file(), encoding="utf-8")
-    pinned = "a core each" if cores()[0] is not None else "all cores shared by both"
-    print(f"{engines.versions()}; {platform.machine()}, {os.cpu_count()} cores: {pinned}")
+    print(f"{engines.versions()}; {machine_words()}")
     print(f"{plan.words()}; {given.blocks} blocks a replica, {_pace(given)}", flush=True)
+    clients = None if given.gap else given.clients
     measured = {}
     for arm, (policy, caches) in ARMS.items():
         began = time.monotonic()
         with fleet(engines, folder / arm, model, given.blocks, policy, caches) as servers:
             ready = time.monotonic()
             before = [_warmed(replica) for replica in servers.replicas]
-            sent = generate(engines, servers.url, model, trace, given.requests, given.clients,
+            sent = generate(engines, servers.url, model, trace, given.requests, clients,
                             given.arm_seconds, folder / arm)  # fmt: skip
             after = [counters(replica.url) for replica in servers.replicas]
             taps = _tap_lines(servers.replicas, given.requests)
         measured[arm] = joined(sent, taps, rise(before, after))
         print(f"{arm}: started in {ready - began:.0f} s, ran {time.monotonic() - ready:.0f} s",
               flush=True)  # fmt: skip
-    _compare(measured, trace, Machine(replicas=REPLICAS, usable_blocks=given.blocks - 1,
-                                      clients=given.clients))  # fmt: skip
+    return _compare(measured, trace, Machine(
+        replicas=REPLICAS, usable_blocks=given.blocks - 1, step_tokens=STEP_TOKENS, clients=clients,
+    ))  # fmt: skip
 
 
 def _pace(given: argparse.Namespace) -> str:
-    if given.clients is None:
-        return f"a request each {given.gap:g} s in the mean"
-    return f"{given.clients} clients in turns"
+    if given.gap:
+        return f"a request each {given.gap:g} s in the mean, whatever the answers"
+    return f"{given.clients} clients that send as soon as they are answered"
 
 
 def _warmed(replica: Replica) -> dict[str, float]:
@@ -119,13 +126,18 @@ def _tap_lines(replicas: list[Replica], requests: int) -> list[list[str]]:
         time.sleep(0.2)
 
 
-def _compare(measured: dict[str, Measured], trace: Path, machine: Machine) -> None:
+def _compare(measured: dict[str, Measured], trace: Path, machine: Machine) -> int:
+    """1 where a bar is missed."""
     prompts = read_trace([trace], BLOCK_TOKENS).prompts
-    clock = calibrated(measured["off"])
+    clock = calibrated(measured["off"], machine)
     told = {arm: given_replica(prompts, seen, machine.usable_blocks)
             for arm, seen in measured.items() if arm != "off"}  # fmt: skip
-    print("\n".join(clock.words()))
-    print(report(measured, modelled(prompts, machine, clock), told))
+    ours = modelled(prompts, machine, clock)
+    print("model, timed by the arm off alone:", *clock.words(), sep="\n  ")
+    print(report(measured, ours, told))
+    bars = missed(measured, ours)
+    print("\n".join(f"missed: {bar}" for bar in bars) or "bars met: hit ratios, order of arms")
+    return int(bool(bars))
 
 
 if __name__ == "__main__":

@@ -23,14 +23,16 @@ _FEWEST_ALONE = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What both have in common. `usable_blocks`: of each replica. `clients` None: by the clock."""
+    """What both have in common. `usable_blocks`: of each replica,
+    `step_tokens`: that one step computes of prompts at most. `clients` None: by the clock."""
 
     replicas: int
     usable_blocks: int
+    step_tokens: int
     clients: int | None
 
 
-def calibrated(off: Measured) -> Clock:
+def calibrated(off: Measured, machine: Machine) -> Clock:
     """From the arm without caching alone. A generated token costs the median of the time between
     them, and that is what a step of the engine costs whatever it computes: a prefill takes at least
     that. The rest of its time to first token is its tokens', of the median request that had its
@@ -43,6 +45,7 @@ def calibrated(off: Measured) -> Clock:
     return Clock(
         prefill_tokens_per_second=float(np.median(off.prompt_tokens[alone] / beyond)),
         prefill_overhead_seconds=step,
+        batched_tokens=machine.step_tokens,
         decode_seconds_per_token=step,
         summary_lag_seconds=None,
     )

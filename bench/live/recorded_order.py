@@ -1,5 +1,5 @@
-"""Cached tokens of a live arm by the rules of the cache alone: each replica is a pool of blocks that
-is asked in the order in which it really served.
+"""Cached tokens of a live arm by the rules of the cache alone: each replica is a pool of blocks
+that is asked in the order in which it really served.
 
 Taken from the run: which replica served a request, when the engine scheduled it and when it ended.
 How much was found is worked out from the prompts' own blocks.

@@ -5,6 +5,7 @@ not slow the other, as with replicas on GPUs of their own.
 """
 
 import os
+import platform
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,6 +27,8 @@ ROUTER, ROUTER_VERSION = "vllm-router", "0.1.17"
 # As an operator might start it: the longest match wins unless less than a third matches.
 _MATCH_RATIO, _IMBALANCE_REQUESTS = 0.3, 64
 _START_SECONDS = 240
+# What a step of the engine computes of prompts at most: vLLM's own default for small machines.
+STEP_TOKENS = 2048
 _NO_DOWNLOADS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
 
@@ -96,6 +99,14 @@ def cores() -> list[int | None]:
     return list(known[:REPLICAS]) if len(known) >= REPLICAS else [None] * REPLICAS
 
 
+def machine_words() -> str:
+    """What it runs on, and how replicas share it."""
+    shared = "a core for each replica, so that neither slows the other"
+    if None in cores():
+        shared = "both replicas share all cores and slow each other, which the model does not know"
+    return f"{platform.machine()} {platform.system()}, {os.cpu_count()} cores: {shared}"
+
+
 @contextmanager
 def fleet(
     engines: Engines, folder: Path, model: Path, blocks: int, policy: str, caches: bool
@@ -136,6 +147,7 @@ def _replica_command(
         "--host", "127.0.0.1", "--port", url.rsplit(":", 1)[1],
         "--max-model-len", str(LONGEST_TOKENS), "--block-size", str(BLOCK_TOKENS),
         "--num-gpu-blocks-override", str(blocks), "--enforce-eager", caching,
+        "--max-num-batched-tokens", str(STEP_TOKENS),
         "--enable-prompt-tokens-details", "--enable-per-request-metrics",
         "--middleware", "prefixscope_tap.Tap",
     ]  # fmt: skip

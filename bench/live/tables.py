@@ -1,62 +1,79 @@
 """Measurement and model side by side, as text."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 
-from bench.live.measured import Measured
+from bench.live.measured import PREFILL_SECONDS, TTFT_COUNT, TTFT_SECONDS, Measured
 from replay.timed import Timed
 from replay.traffic import Numbers, Seconds
 
 BAR_POINTS = 3.0
+_COLUMNS = ("hit ratio", "points", "TTFT p50 s", "p90 s", "mean s", "prefill s", "busier")
 
 
 def report(
     measured: dict[str, Measured], modelled: dict[str, Timed], given_replica: dict[str, Numbers]
 ) -> str:
     """All that a run says; the first arm of `measured` is the one without caching."""
-    lines = [*_arms(measured, modelled), "", *_gains(measured, modelled), ""]
+    lines = ["measured / modelled" + "".join(f"{name:>16}" for name in _COLUMNS)]
+    lines += [_arm(arm, seen, modelled[arm]) for arm, seen in measured.items()]
+    lines += ["prefill s: how long replicas were at it; busier: the share of requests of one", ""]
+    lines += [*_gains(measured, modelled), ""]
     for arm, predicted in given_replica.items():
         seen = measured[arm]
         equal = int((predicted == seen.cached_tokens).sum())
         lines.append(
-            f"{arm}, given who served what: cached tokens equal for {equal} of {len(predicted)}"
-            f" requests, {_percent(predicted, seen)} modelled, {seen.token_hit_ratio:.1%} measured"
+            f"{arm}, given who served what: cached tokens equal for {equal} of {len(predicted)} "
+            f"requests; hit ratio {seen.token_hit_ratio:.4f} measured, "
+            f"{_ratio(predicted, seen.prompt_tokens):.4f} modelled"
         )
-    lines += [f"{arm}: {said}" for arm, seen in measured.items() for said in _sums(seen)]
+    lines += [f"{arm}, engines' counters: {_counted(seen)}" for arm, seen in measured.items()]
     return "\n".join(lines)
 
 
-def _percent(cached: Numbers, seen: Measured) -> str:
-    return f"{int(cached.sum()) / int(seen.prompt_tokens.sum()):.1%}"
+def missed(measured: dict[str, Measured], modelled: dict[str, Timed]) -> list[str]:
+    """Bars that a run misses: hit ratios within BAR_POINTS, arms in their order by TTFT p50."""
+    said = [
+        f"{arm}: hit ratio {points:+.1f} points (bar {BAR_POINTS:g})"
+        for arm, seen in measured.items()
+        if abs(points := _points(seen, modelled[arm])) > BAR_POINTS
+    ]
+    real, ours = (
+        sorted(measured, key=lambda arm: -percentile(each[arm].ttft_seconds, 50))
+        for each in (measured, modelled)
+    )
+    if real != ours:
+        said.append(f"order by TTFT p50: {' > '.join(real)} measured, {' > '.join(ours)} modelled")
+    return said
 
 
-def _sums(seen: Measured) -> list[str]:
-    return seen.disagreements() or ["the engines' counters equal the sums of the requests"]
+def percentile(values: Seconds, percent: int) -> float:
+    """The least value with so many of a hundred not above it."""
+    return float(np.percentile(values, percent, method="inverted_cdf"))
 
 
-def percentiles(values: Seconds) -> tuple[float, float]:
-    """p50 and p90: the least value with so many of a hundred not above it."""
-    low, high = np.percentile(values, (50, 90), method="inverted_cdf").tolist()
-    return low, high
+def _ratio(cached: Numbers, prompt: Numbers) -> float:
+    return int(cached.sum()) / int(prompt.sum())
 
 
-def _arms(measured: dict[str, Measured], modelled: dict[str, Timed]) -> list[str]:
-    """A line an arm: measured / modelled."""
-    heads = ("hit ratio", 17), ("points", 8), ("TTFT p50 s", 17), ("TTFT p90 s", 17)
-    more = ("prefill s", 17), ("busier", 13)
-    lines = ["measured / modelled " + "".join(f"{head:>{wide}}" for head, wide in heads + more)]
-    for arm, seen in measured.items():
-        ours = modelled[arm]
-        ratio = int(ours.cached_tokens.sum()) / int(ours.prompt_tokens.sum())
-        points = 100 * (ratio - seen.token_hit_ratio)
-        (low, high), (our_low, our_high) = map(percentiles, (seen.ttft_seconds, ours.ttft_seconds))
-        prefill = seen.busy_seconds(), float(ours.prefill_seconds.sum())
-        lines.append(
-            f"{arm:<20}{f'{seen.token_hit_ratio:.3f} / {ratio:.3f}':>17}{points:>+8.1f}"
-            f"{f'{low:.3f} / {our_low:.3f}':>17}{f'{high:.3f} / {our_high:.3f}':>17}"
-            f"{f'{prefill[0]:.1f} / {prefill[1]:.1f}':>17}"
-            f"{f'{_share(seen.replica):.2f} / {_share(ours.replica):.2f}':>13}"
-        )
-    return lines
+def _points(seen: Measured, ours: Timed) -> float:
+    return 100 * (_ratio(ours.cached_tokens, ours.prompt_tokens) - seen.token_hit_ratio)
+
+
+def _ttft(values: Seconds) -> Sequence[float]:
+    return percentile(values, 50), percentile(values, 90), float(values.mean())
+
+
+def _arm(arm: str, seen: Measured, ours: Timed) -> str:
+    ratio = _ratio(ours.cached_tokens, ours.prompt_tokens)
+    cells = [f"{seen.token_hit_ratio:.3f} / {ratio:.3f}", f"{_points(seen, ours):+.1f}"]
+    both = zip(_ttft(seen.ttft_seconds), _ttft(ours.ttft_seconds), strict=True)
+    cells += [f"{real:.3f} / {told:.3f}" for real, told in both]
+    cells.append(f"{seen.busy_seconds():.1f} / {float(ours.prefill_seconds.sum()):.1f}")
+    cells.append(f"{_share(seen.replica):.2f} / {_share(ours.replica):.2f}")
+    return f"{arm:<19}" + "".join(f"{cell:>16}" for cell in cells)
 
 
 def _share(replica: Numbers) -> float:
@@ -65,19 +82,31 @@ def _share(replica: Numbers) -> float:
 
 
 def _gains(measured: dict[str, Measured], modelled: dict[str, Timed]) -> list[str]:
-    """What each arm wins on the first in TTFT."""
-    first, *others = measured
-    base = percentiles(measured[first].ttft_seconds), percentiles(modelled[first].ttft_seconds)
-    lines = []
-    for arm in others:
-        seen, ours = (
-            percentiles(measured[arm].ttft_seconds),
-            percentiles(modelled[arm].ttft_seconds),
+    """What each arm wins on the one before in seconds of TTFT, and on the first."""
+    arms = list(measured)
+    steps = [*pairwise(arms), (arms[0], arms[-1])]
+    return [
+        f"{base} -> {arm}, TTFT less: "
+        + ", ".join(
+            f"{name} {real:.3f} s measured, {told:.3f} modelled"
+            for name, real, told in zip(
+                ("p50", "p90", "mean"),
+                _won(measured[base].ttft_seconds, measured[arm].ttft_seconds),
+                _won(modelled[base].ttft_seconds, modelled[arm].ttft_seconds),
+                strict=True,
+            )
         )
-        won = [(base[0][at] - seen[at], base[1][at] - ours[at]) for at in (0, 1)]
-        lines.append(
-            f"{first} -> {arm}: TTFT p50 less {won[0][0]:.3f} s measured, {won[0][1]:.3f} modelled "
-            f"({won[0][1] / won[0][0]:.2f} x); p90 less {won[1][0]:.3f}, {won[1][1]:.3f} "
-            f"({won[1][1] / won[1][0]:.2f} x)"
-        )
-    return lines
+        for base, arm in steps
+    ]
+
+
+def _won(base: Seconds, values: Seconds) -> Sequence[float]:
+    return [before - after for before, after in zip(_ttft(base), _ttft(values), strict=True)]
+
+
+def _counted(seen: Measured) -> str:
+    """What the engines say of themselves: each prompt's prefill by itself, TTFT without router."""
+    sums = "; ".join(seen.disagreements()) or "tokens equal the sums of the requests"
+    counted = seen.counters
+    mean = counted[TTFT_SECONDS] / counted[TTFT_COUNT]
+    return f"{sums}; prefill {counted[PREFILL_SECONDS]:.1f} s, TTFT mean {mean:.3f} s"
