@@ -9,6 +9,8 @@ from replay.experiment import Experiment
 from replay.groups import GroupResult
 from replay.serving import ArmResult, Moved
 
+# What was mended is said in a sentence only where it leaves that readable.
+_SHORT = 60
 _HOUR_DAYS = 1 / 24
 
 

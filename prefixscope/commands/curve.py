@@ -6,16 +6,13 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from exporter.errors import PrefixscopeError
-from prefixscope.commands import options, trace_options, traffic_options
+from prefixscope.commands import geometry_options, options, trace_options, traffic_options
 from prefixscope.curve_output import CurveGroup, CurveShown, Row, print_curve
-from replay.geometry import KV_DTYPES, kv_geometry
-from replay.model_config import UnknownGeometry
 from replay.rules import RULES, CacheRule
 
 if TYPE_CHECKING:
@@ -66,12 +63,8 @@ def curve(
         typer.Option(min=1, help="Request i goes to replica i mod N; capacities are of each."),
     ] = 1,
     warm_up: trace_options.WarmUp = 0.0,
-    config: Annotated[
-        Path | None, typer.Option(help="config.json of the model, to tell GiB.")
-    ] = None,
-    kv_dtype: Annotated[
-        str | None, typer.Option(help=f"Type of its KV: {', '.join(KV_DTYPES)}.")
-    ] = None,
+    config: geometry_options.Config = None,
+    kv_dtype: geometry_options.KvDtype = None,
     since: traffic_options.Since = None,
     until: traffic_options.Until = None,
     model: traffic_options.Model = None,
@@ -92,7 +85,7 @@ def curve(
     if by is not None and replicas > 1:
         raise typer.BadParameter("give --by or --replicas, not both: each says whose caches are")
     wanted = _capacities(capacity_blocks)
-    token_bytes = _token_bytes(config, kv_dtype)
+    token_bytes = geometry_options.token_bytes(config, kv_dtype)
     found = trace_options.traffic(
         trace_options.Wanted(
             traces=traces, block_tokens=block_tokens, unit=unit, labels=labels, since=since,
@@ -133,23 +126,6 @@ def _usual_capacities(enough_blocks: int) -> list[int]:
     steps = (digit * 10**power for power in range(19) for digit in (1, 2, 5))
     useful = takewhile(lambda size: size < enough_blocks, steps)
     return [*(size for size in useful if size * 1000 >= enough_blocks), max(enough_blocks, 1)]
-
-
-def _token_bytes(config: Path | None, kv_dtype: str | None) -> int | None:
-    if config is None:
-        return None
-    from exporter.geometry import read_config  # noqa: PLC0415 - brings the store with it
-
-    try:
-        found = kv_geometry(read_config(config), kv_dtype=kv_dtype).bytes_per_token
-    except UnknownGeometry as error:
-        raise PrefixscopeError(f"{config}: {error}") from error
-    if not found:
-        raise PrefixscopeError(
-            f"{config}: no layer of this model keeps KV for every token, so tokens have no bytes:"
-            " leave --config out"
-        )
-    return found
 
 
 def _shown(

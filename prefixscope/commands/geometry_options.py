@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from exporter.errors import PrefixscopeError
-from replay.geometry import KV_DTYPES, kv_geometry
-from replay.model_config import UnknownGeometry
 
 Config = Annotated[Path | None, typer.Option(help="config.json of the model, to tell bytes.")]
-KvDtype = Annotated[str | None, typer.Option(help=f"Type of its KV: {', '.join(KV_DTYPES)}.")]
+KvDtype = Annotated[
+    str | None,
+    typer.Option(help="Type of its KV, like bf16 or fp8.", show_default="that of the model"),
+]
 
 
 def token_bytes(config: Path | None, kv_dtype: str | None) -> int | None:
@@ -18,6 +19,8 @@ def token_bytes(config: Path | None, kv_dtype: str | None) -> int | None:
     if config is None:
         return None
     from exporter.geometry import read_config  # noqa: PLC0415 - brings the store with it
+    from replay.geometry import kv_geometry  # noqa: PLC0415
+    from replay.model_config import UnknownGeometry  # noqa: PLC0415
 
     try:
         found = kv_geometry(read_config(config), kv_dtype=kv_dtype).bytes_per_token

@@ -35,12 +35,12 @@ class Request:
     """What can be said to `replay`; None: not said."""
 
     traces: trace_options.Traces = None
-    replicas: given.Replicas = None
-    capacity_blocks: given.CapacityBlocks = None
-    capacity_tokens: given.CapacityTokens = None
     arms: given.Arms = None
     sweeps: given.Sweeps = None
     by: given.By = None
+    replicas: given.Replicas = None
+    capacity_blocks: given.CapacityBlocks = None
+    capacity_tokens: given.CapacityTokens = None
     rule: trace_options.Rule = "full"
     cache: given.CacheKind = given.Cache.BLOCKS
     block_tokens: trace_options.BlockTokens = None
@@ -51,6 +51,7 @@ class Request:
     clients: given.Clients = None
     prefill_speed: given.PrefillSpeed = None
     prefill_overhead: given.PrefillOverhead = None
+    batched_tokens: given.BatchedTokens = None
     decode_time: given.DecodeTime = None
     most_running: given.MostRunning = 256
     summary_lag: given.SummaryLag = 0.0
@@ -254,6 +255,7 @@ def _clock(request: Request, measured: "Calibration | None") -> Clock:
         prefill_tokens_per_second=speed or _PREFILL_SPEED,
         prefill_overhead_seconds=(overhead or 0.0) / 1e3,
         decode_seconds_per_token=(_DECODE_MILLISECONDS if decode is None else decode) / 1e3,
+        batched_tokens=request.batched_tokens,
         most_running=request.most_running,
         summary_lag_seconds=request.summary_lag if request.summary_lag >= 0 else None,
     )
