@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from replay.compiled import compiled, inlined
+from replay.compiled import borrowing, inlined
 from replay.event_heap import Events, plan, take_next
 from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
 from replay.router_views import Views, learn, tell
@@ -52,8 +52,9 @@ class Rules(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """Of each replica: first and last that wait, how many run, how many prefills are under way, and
-    tokens to be computed. `following`: the next that waits."""
+    """Of each replica: first and last that wait, how many run, how many prefills are under way,
+    tokens to be computed, and those it would have to compute of the request that arrives.
+    `following`: the next that waits."""
 
     first: Small
     last: Small
@@ -61,6 +62,7 @@ class Queues(NamedTuple):
     running: Numbers
     prefilling: Numbers
     loads: Numbers
+    uncached: Numbers
     ended: Numbers  # one number: requests that are over, on all replicas
 
 
@@ -87,11 +89,12 @@ def empty_queues(requests: int, replicas: int) -> Queues:
         running=np.zeros(replicas, np.int64),
         prefilling=np.zeros(replicas, np.int64),
         loads=np.zeros(replicas, np.int64),
+        uncached=np.zeros(replicas, np.int64),
         ended=np.zeros(1, np.int64),
     )
 
 
-@compiled
+@borrowing
 def run(
     requests: Requests,
     rules: Rules,
@@ -105,7 +108,6 @@ def run(
     reset_times: Numbers,
     reset_replicas: Numbers,
 ) -> None:
-    uncached = np.empty(len(queues.first), np.int64)
     arriving, resetting, now = 0, 0, 0
     while True:
         arrival = NEVER
@@ -127,8 +129,7 @@ def run(
             _reset(rules, pools, below, views, results, reset_replicas[resetting], reset)
             resetting += 1
         else:
-            replica = _arrive(requests, rules, pools, views, queues, results, owners, uncached,
-                              arriving)  # fmt: skip
+            replica = _arrive(requests, rules, pools, views, queues, results, owners, arriving)
             arriving += 1
         if replica != NONE and queues.prefilling[replica] == 0:
             _start(requests, rules, pools, below, views, queues, events, results, replica, now)
@@ -143,7 +144,6 @@ def _arrive(
     queues: Queues,
     results: Results,
     owners: Small,
-    uncached: Numbers,
     request: int,
 ) -> int:
     """Route a request and let it wait at the replica that is returned; one that fits no replica is
@@ -154,10 +154,12 @@ def _arrive(
     now = requests.arrived[request]
     learn(views, now)
     if rules.router in (SCORED, LONGEST):
-        for replica in range(len(uncached)):
-            uncached[replica] = _uncached(requests, rules, pools, views, replica, request, now)
+        for replica in range(len(queues.uncached)):
+            queues.uncached[replica] = _uncached(
+                requests, rules, pools, views, replica, request, now
+            )
     chosen = pick(
-        rules.router, request, requests.firsts[request], owners, queues.loads, uncached,
+        rules.router, request, requests.firsts[request], owners, queues.loads, queues.uncached,
         rules.slack, rules.load_weight, requests.draws[request],
     )  # fmt: skip
     results.replica[request] = chosen
@@ -176,7 +178,7 @@ def _arrive(
     return int(chosen)
 
 
-@compiled
+@borrowing
 def _uncached(
     requests: Requests,
     rules: Rules,
@@ -298,7 +300,9 @@ def _look_up(
             hits += more
     idle = locate(pools, replica, chain[:hits], oldest, held)
     if loads:
-        loads = hits - (held >= 0).sum()
+        loads = hits
+        for at in held:
+            loads -= int(at >= 0)
     return hits, loads, idle
 
 
@@ -338,7 +342,7 @@ def _end(
     return replica
 
 
-@compiled
+@borrowing
 def _reset(
     rules: Rules,
     pools: Pools,

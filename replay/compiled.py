@@ -14,10 +14,24 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 def compiled(function: _Function) -> _Function:
     """Compile at the first call with such arguments and keep the code beside the source, or in
     the user's cache folder. Where neither can be written every process compiles anew."""
+    return _made(function)
+
+
+def borrowing(function: _Function) -> _Function:
+    """The same for what makes no arrays, and only calls such functions: it borrows those it is
+    given, which Numba would otherwise count references of at every touch. With many columns that
+    is two thirds of the time."""
     try:
-        made = numba.njit(cache=True, nogil=True)(function)
+        return _made(function, _nrt=False)
+    except KeyError:  # an option that Numba itself uses, but does not promise
+        return _made(function)
+
+
+def _made(function: _Function, **options: bool) -> _Function:
+    try:
+        made = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # Numba's word for "no folder for the cache"
-        made = numba.njit(nogil=True)(function)
+        made = numba.njit(nogil=True, **options)(function)
     return cast("_Function", made)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.compiled import compiled
+from replay.compiled import borrowing
 from replay.known_blocks import GOLDEN, mixed
 from replay.traffic import Names, Numbers, Small
 
@@ -107,7 +107,7 @@ def keys_of(blocks: Small, starts: Numbers, prefix_blocks: int) -> Names:
     return mixed(keys)
 
 
-@compiled
+@borrowing
 def pick(
     router: int,
     request: int,
@@ -142,7 +142,7 @@ def pick(
     return best
 
 
-@compiled
+@borrowing
 def _next_below(owners: Small, first: int, loads: Numbers, limit: float) -> int:
     """The next replica along the ring that is not above the limit: one always is not, as the
     limit is not below the mean."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from replay.clock import MICROSECOND, Tier
-from replay.compiled import compiled
+from replay.compiled import borrowing
 from replay.pools import NONE, link_last, unlink
 from replay.traffic import Flags, Numbers, Seconds, Small, starts_of
 
@@ -69,7 +69,7 @@ def empty_below(distinct_blocks: int, replicas: int, tiers: Sequence[Tier]) -> B
     )
 
 
-@compiled
+@borrowing
 def tier_of(below: Below, replica: int, block: int) -> int:
     """The nearest tier that has a block for a replica; NONE where none has."""
     for tier in range(len(below.shelves)):
@@ -78,7 +78,7 @@ def tier_of(below: Below, replica: int, block: int) -> int:
     return NONE
 
 
-@compiled
+@borrowing
 def load_up(
     below: Below,
     replica: int,
@@ -102,14 +102,14 @@ def load_up(
         loaded[tier] += min(block_tokens, tokens - place * block_tokens)
 
 
-@compiled
+@borrowing
 def write_back(below: Below, replica: int, blocks: Small) -> None:
     """What the device loses falls to the tiers below."""
     for block in blocks:
         _fall(below, replica, 0, block)
 
 
-@compiled
+@borrowing
 def write_through(below: Below, replica: int, blocks: Small) -> None:
     """Bring what was computed to the tiers that are written through."""
     for tier in range(len(below.shelves)):
@@ -118,7 +118,7 @@ def write_through(below: Below, replica: int, blocks: Small) -> None:
                 _fall(below, replica, tier + 1, _keep(below, below.shelves[tier, replica], block))
 
 
-@compiled
+@borrowing
 def _fall(below: Below, replica: int, tier: int, block: int) -> None:
     """A block comes down to a tier, may push out another one there, and so on."""
     while tier < len(below.shelves) and block != NONE and not below.writes_through[tier]:
@@ -126,7 +126,7 @@ def _fall(below: Below, replica: int, tier: int, block: int) -> None:
         tier += 1
 
 
-@compiled
+@borrowing
 def _keep(below: Below, shelf: int, block: int) -> int:
     """Bring a block to a shelf as the one used last; returns the one that it pushes out: itself
     where there is no room at all, NONE where there is room enough."""
@@ -152,7 +152,7 @@ def _keep(below: Below, shelf: int, block: int) -> int:
     return fallen
 
 
-@compiled
+@borrowing
 def forget_below(below: Below, replica: int) -> None:
     """A replica loses what is in tiers of its own; shared ones stay."""
     for tier in range(len(below.shelves)):
