@@ -13,7 +13,7 @@ RUN_STAMP := $(VENV)/.stamp-run
 DEV_STAMP := $(VENV)/.stamp-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo-engine test lint types ci bench bench-alerts fuzz test-browser test-engine screenshots traps format lock clean
+.PHONY: help run demo-engine test lint types ci bench bench-alerts bench-live fuzz test-browser test-engine screenshots traps format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench: $(DEV_STAMP) ## Run the benchmarks, each against its baseline (minutes)
 
 bench-alerts: $(DEV_STAMP) ## Judge drops on traffic with known faults (hours; ARGS="--seeds 21-22 --keep DIR")
 	@$(BIN)/python -m bench.alerts.score $(ARGS)
+
+bench-live: $(DEV_STAMP) ## Drive two real vLLM and a router, and set the model beside them (minutes; needs an engine)
+	@$(BIN)/python -m bench.bench_live $(ARGS)
 
 fuzz: $(DEV_STAMP) ## Damage 200,000 inputs of every parser (minutes; ARGS="--inputs 5000")
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)

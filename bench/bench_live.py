@@ -59,6 +59,9 @@ def main() -> int:
     except PrefixscopeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped, with all that was started", file=sys.stderr)
+        return 1
 
 
 def _arguments() -> argparse.Namespace:

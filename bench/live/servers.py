@@ -6,6 +6,7 @@ not slow the other, as with replicas on GPUs of their own.
 
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -94,9 +95,12 @@ class Fleet:
 
 
 def cores() -> list[int | None]:
-    """The core of each replica; None for all of them where there are too few for that."""
+    """The core of each replica; None for all of them where there are too few or
+    no `taskset`."""
     known = sorted(os.sched_getaffinity(0))
-    return list(known[:REPLICAS]) if len(known) >= REPLICAS else [None] * REPLICAS
+    if len(known) < REPLICAS or shutil.which("taskset") is None:
+        return [None] * REPLICAS
+    return list(known[:REPLICAS])
 
 
 def machine_words() -> str:
