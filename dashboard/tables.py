@@ -39,13 +39,15 @@ _MISSING = "–"
 @dataclass(frozen=True)
 class Column:
     """One column of a table. `question` and `source` say where its definition is found;
-    `meaning` is for the few columns the page makes itself."""
+    `meaning` is for the few columns the page makes itself. `pinned`: stays in sight where a narrow
+    screen scrolls the others."""
 
     source: str
     label: str
     kind: Kind
     question: str = ""
     meaning: str = ""
+    pinned: bool = False
 
 
 def show(
@@ -118,10 +120,10 @@ def _cell(row: Row, column: Column) -> str | float | None:
 
 def _config(column: Column) -> ColumnConfig:
     told = column.meaning or definition(column.question, column.source)
-    kinds = st.column_config
+    kinds, pinned = st.column_config, column.pinned or None
     match column.kind:
         case "name" | "text" | "moment":
-            return kinds.TextColumn(column.label, help=told)
+            return kinds.TextColumn(column.label, help=told, pinned=pinned)
         case "trend":
             return kinds.ImageColumn(column.label, help=told, width=170)
         case "bar":

@@ -51,7 +51,8 @@ def merged_tokens(model: str) -> int:
 def findings(model: str) -> list[str]:
     """What in the layout of prompts always breaks reuse, in words, the largest gain first."""
     rows = asked("layout", {"model": model})
-    return [row["advice"] for row in rows if row["gain_tokens"] and row["frequency"] == "always"]
+    always = [row for row in rows if row["gain_tokens"] and row["frequency"] not in {"", "once"}]
+    return [f"{row['template'] or 'no template'}: {row['advice']}" for row in always]
 
 
 def newest_that_fits(window: Mapping[str, str], model: str | None, hashes: int) -> dict[str, str]:

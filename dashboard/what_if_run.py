@@ -37,17 +37,13 @@ def replayed(asked: Asked) -> Replayed | None:
     from dashboard.replayed.rows import curve_rows  # noqa: PLC0415
     from replay.curve import curve_of_replicas  # noqa: PLC0415
     from replay.experiment import experiment  # noqa: PLC0415
-    from replay.mended import with_mended  # noqa: PLC0415
     from replay.recorded_rows import recorded_rows  # noqa: PLC0415
 
     params = {**dict(asked.window), "model": asked.model}
     found = recorded_rows(table("request_chains", params), asked.model)
     if found is None:
         return None
-    recorded = found.recorded
-    if any("mended" in name for name in asked.arms):
-        recorded = with_mended(recorded, found.table)
-    recorded = _in_blocks(recorded, asked.block_tokens)
+    recorded = _in_blocks(_with_mended(found, asked.arms), asked.block_tokens)
     setting, left_out = _allowed(_setting(asked, recorded), asked.arms, recorded)
     curve = curve_of_replicas(recorded.prompts, setting.rule, asked.replicas)
     return Replayed(

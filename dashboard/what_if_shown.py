@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from json import dumps
 
 import streamlit as st
 
@@ -19,7 +20,7 @@ from dashboard.what_if_choices import Asked
 from dashboard.what_if_run import Replayed
 from replay.differences import PREFILL
 from replay.experiment import Experiment
-from replay.gain_words import gain_words
+from replay.experiment_json import all_words, as_json
 
 _UNITS = {"seconds": ", s", "gib": ", GiB"}
 
@@ -66,11 +67,16 @@ def _ends(asked: Asked) -> list[str]:
 def _downloads(asked: Asked, found: Replayed) -> None:
     """The same as a file to pass on."""
     subject = Subject(_title(asked, found), [found.words], asked.sources)
-    st.download_button(
-        "Download as HTML",
-        lambda: render(found.experiment, asked.gpus, subject, found.curve),
-        file_name="what-if.html", mime="text/html", on_click="ignore",
-    )  # fmt: skip
+
+    def html() -> bytes:
+        return render(found.experiment, asked.gpus, subject, found.curve)
+
+    def json() -> str:
+        return dumps(as_json(found.experiment, asked.gpus, found.words, asked.sources), indent=2)
+
+    with st.container(horizontal=True):
+        st.download_button("Download as HTML", html, "what-if.html", "text/html", on_click="ignore")
+        st.download_button("as JSON", json, "what-if.json", "application/json", on_click="ignore")
 
 
 def _title(asked: Asked, found: Replayed) -> str:
@@ -80,7 +86,7 @@ def _title(asked: Asked, found: Replayed) -> str:
 
 def _gain(found: Experiment, gpus: int) -> None:
     """In words, and as bars from caching off to the best arm."""
-    lines, steps = gain_words(found, gpus), gain_steps(found, gpus)
+    lines, steps = all_words(found, gpus), gain_steps(found, gpus)
     if steps:
         st.markdown("##### What each change saves")
         page.chart(figures.gain(steps), "what-if-gain", "GPU-seconds of prefill by what saves them")
@@ -90,7 +96,8 @@ def _gain(found: Experiment, gpus: int) -> None:
 
 def _arm_columns(found: Experiment, rows: list[Row]) -> list[Column]:
     return [
-        Column("arm", "arm", "text", meaning="What is tried; docs/what-if.md has the names."),
+        Column("arm", "arm", "text", meaning="What is tried; docs/what-if.md has the names.",
+               pinned=True),
         *(Column(each.source, each.label + _UNITS.get(each.kind, ""), each.kind,
                  meaning=each.meaning)
           for each in told(found, rows)),
@@ -105,7 +112,7 @@ def _differences(asked: Asked, found: Replayed) -> None:
     headings = {PREFILL: words.unit(found.experiment)}
     headings |= {name: f"TTFT {name[5:8]}, s" for name in TTFT}
     columns = [
-        Column("arm", "arm", "text", meaning="The one arm."),
+        Column("arm", "arm", "text", meaning="The one arm.", pinned=True),
         Column("base", "beside", "text", meaning="The other, which is taken away from it."),
         *(Column(name, heading, "text", meaning="The difference, and where it lies in 95 of 100 "
                  "resamples; ≈ 0 where none can be told.")
@@ -157,7 +164,13 @@ def _group_row(each: GroupRow) -> Row:
 def _group_columns(by: str, base: str, arm: str, unit: str) -> list[Column]:
     ratio, ttft = "Cached / prompt tokens in that arm.", "TTFT, queue included, of nine in ten."
     return [
-        Column("group", by, "name", meaning="Those of most prompt tokens; the rest together."),
+        Column(
+            "group",
+            by,
+            "name",
+            meaning="Those of most prompt tokens; the rest together.",
+            pinned=True,
+        ),
         Column("requests", "requests", "count", meaning="That were served."),
         Column("prompt_tokens", "prompt tokens", "count", meaning="Of these requests."),
         Column("base_ratio", f"hit ratio, {base}", "bar", meaning=ratio),

@@ -1,13 +1,15 @@
 """What a replay found: for people, or for programs."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from prefixscope.tables import Column, formatter, print_rows, terminal
+from replay import experiment_json
 from replay.arms import MENDED
-from replay.gain_words import arm_row, gain_words, group_row, split_words
+from replay.experiment_json import all_words
+from replay.gain_words import arm_row, group_row
 
 if TYPE_CHECKING:
     from replay.experiment import Experiment
@@ -30,26 +32,8 @@ class Told:
 
 
 def as_json(told: Told) -> dict[str, object]:
-    """`arms` in the order asked for; figures that need a clock are left out without one."""
-    found, setting, gpus = told.found, told.found.setting, told.gpus
-    return {
-        "traffic": told.words,
-        "sources": told.sources,
-        "assumptions": setting.words(),
-        "replicas": setting.replicas,
-        "gpus": gpus,
-        "capacity_blocks": setting.capacity_blocks,
-        "block_tokens": setting.rule.block_tokens,
-        "observed": found.observed_ratio,
-        "unlimited": found.bound_ratio,
-        "arms": [arm_row(each, gpus, setting.token_bytes) for each in found.results],
-        "by": {name: [group_row(each, gpus) for each in rows] for name, rows in found.by.items()},
-        "differences": [asdict(each) for each in found.differences],
-        "gain": asdict(found.gain) if found.gain else None,
-        "mended": found.mended_words,
-        "words": _words(found, gpus),
-        "days": found.days,
-    }
+    """As programs read it."""
+    return experiment_json.as_json(told.found, told.gpus, told.words, told.sources)
 
 
 def as_html(told: Told) -> bytes:
@@ -64,11 +48,6 @@ def as_html(told: Told) -> bytes:
     )
     subject = Subject(told.name, [told.words], told.sources)
     return render(told.found, told.gpus, subject, curve_rows(curve, prompts.block_tokens))
-
-
-def _words(found: "Experiment", gpus: int) -> list[str]:
-    split = split_words(found, gpus)
-    return [*gain_words(found, gpus), *([split] if split else [])]
 
 
 def _factor(value: object) -> str:
@@ -125,7 +104,7 @@ def print_experiment(told: Told, by: str | None) -> None:
     _print_limits(console, found)
     if by is not None:
         _print_groups(console, told, by)
-    for line in _words(found, told.gpus):
+    for line in all_words(found, told.gpus):
         console.print(line, markup=False)
 
 

@@ -7,6 +7,7 @@ from dashboard.figures.numbers import percent, seconds, whole
 from dashboard.figures.palette import CACHED, COMPUTED, FREE, LOAD
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.replayed.rows import TTFT, Step
+from dashboard.replayed.words import number_of
 from dashboard.report.markup import Markup, void
 from dashboard.report.svg import GRID, INK, QUIET, WIDTH, at, chart, line, rect, text
 
@@ -43,8 +44,9 @@ def gain(steps: Sequence[Step]) -> Markup:
 
 
 def step_words(step: Step) -> str:
-    """Its amount: of a change with its sign, as what is left to compute."""
-    return f"{-step.amount:+,.0f}" if step.change and step.amount else f"{step.amount:,.0f}"
+    """Its amount; of a change with its sign, as what becomes of what is left to compute."""
+    sign = "" if not step.change or not step.amount else "-" if step.amount > 0 else "+"
+    return sign + number_of(abs(step.amount))
 
 
 def arms(rows: Rows) -> Markup:

@@ -51,33 +51,43 @@ FIGURES = (
     Figure("imbalance_ratio", "busiest ÷ mean", "factor",
            "Computed tokens of the busiest replica / their mean."),
     Figure("evicted_blocks", "evicted blocks", "count", "Lost by the device to make room."),
-    Figure("loaded_tokens", "tokens loaded", "count", "KV that came back from a tier below."),
-    Figure("stored_tokens", "tokens stored", "count", "KV that was written to a tier below."),
-    Figure("loaded_bytes", "loaded", "gib", "KV that came back from a tier below."),
-    Figure("stored_bytes", "stored", "gib", "KV that was written to a tier below."),
     Figure("refused_requests", "refused", "count",
            "Larger than a replica's memory: in no other figure."),
 )  # fmt: skip
 
 
 def arm_rows(found: Experiment, gpus: int) -> list[Row]:
-    """A row an arm. What moved between tiers is in bytes where those of a token are known."""
-    size = found.setting.token_bytes
+    """A row an arm; GPU-seconds a day where that can be told, what moved by tier below."""
     rows: list[Row] = []
     for each in found.results:
-        row = arm_row(each, gpus)
+        row = arm_row(each, gpus, found.setting.token_bytes)
         if each.prefill_seconds is not None:
             row["prefill_gpu_seconds"] = gpu_seconds(found, gpus, each.prefill_seconds)
-        if size is not None:
-            del row["loaded_tokens"], row["stored_tokens"]
-            row["loaded_bytes"] = each.loaded_tokens * size
-            row["stored_bytes"] = each.stored_tokens * size
+        for tier, moved in each.moved.items():
+            size = found.setting.token_bytes
+            row[f"{tier}_loaded"] = moved.loaded_tokens * (size or 1)
+            row[f"{tier}_stored"] = moved.stored_tokens * (size or 1)
         rows.append(row)
     return rows
 
 
 def told(found: Experiment, rows: Rows) -> list[Figure]:
-    """Those of which some arm has anything."""
-    known = [each for each in FIGURES if any(number(row, each.source) for row in rows)]
+    """Those of which some arm has anything: of KV that moved bytes, where a token's are known."""
+    figures = [*FIGURES[:-1], *_moved(found), FIGURES[-1]]
+    known = [each for each in figures if any(number(row, each.source) for row in rows)]
     return [replace(each, label=unit(found)) if each.source == "prefill_gpu_seconds" else each
             for each in known]  # fmt: skip
+
+
+def _moved(found: Experiment) -> list[Figure]:
+    tiers = dict.fromkeys(tier for each in found.results for tier in each.moved)
+    kind: Kind = "count" if found.setting.token_bytes is None else "gib"
+    what = "tokens of KV" if kind == "count" else "KV"
+    return [
+        figure
+        for tier in tiers
+        for figure in (
+            Figure(f"{tier}_loaded", f"{tier} loaded", kind, f"{what} that came back from there."),
+            Figure(f"{tier}_stored", f"{tier} stored", kind, f"{what} that was written there."),
+        )
+    ]

@@ -24,7 +24,7 @@ from dashboard.report.html_parts import Column, document, quiet, section, table
 from dashboard.report.markup import Markup, bdi, joined, tag
 from replay.differences import PREFILL
 from replay.experiment import Experiment
-from replay.gain_words import gain_words
+from replay.experiment_json import all_words
 
 _CURVE_LINES, _ARMS_ACROSS = 12, 8
 
@@ -70,7 +70,7 @@ def _answer(found: Experiment, gpus: int, subject: Subject) -> Markup:
 
 
 def _gain(found: Experiment, gpus: int) -> Markup | None:
-    lines = gain_words(found, gpus)
+    lines = all_words(found, gpus)
     if not lines:
         return None
     steps = gain_steps(found, gpus)

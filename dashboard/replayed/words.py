@@ -5,7 +5,6 @@ from dashboard.replayed.rows import compared, days_told, gpu_seconds
 from replay.arms import PLAIN, arm_named
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
-from replay.serving import ArmResult
 
 QUESTION = ("What would this traffic have met with caching off, on, and on behind other routers "
             "or in other memory?")  # fmt: skip
@@ -17,16 +16,21 @@ HOW_TOLD = ("Beneath: where it lies in 95 of 100 resamples of stretches of the t
 
 
 def answer(found: Experiment, gpus: int) -> str:
-    """What the best router would change beside round robin, in a sentence or two; of arms that
-    cannot be held against it, which finds most."""
+    """What the best router would change beside round robin, and mended prompts beside that; of arms
+    that cannot be held against each other, which finds most."""
     router = best_router(found)
-    if router is None:
+    if router is None or found.gain is None:
         return _most_found(found)
+    lines = []
     if router == PLAIN:
-        return "Of the routers tried none brings first tokens sooner than round robin."
-    results = {each.arm: each for each in found.results}
-    sooner = _sooner(results[PLAIN], results[router])
-    return f"Adding {router} routing would {_changes(found, gpus, router)}.{sooner}"
+        lines.append("Of the routers tried none brings first tokens sooner than round robin.")
+    else:
+        changes = _changes(found, gpus, router, PLAIN, found.gain.routing_seconds)
+        lines.append(f"Adding {router} routing would {changes}.")
+    if found.gain.has_layout:
+        changes = _changes(found, gpus, found.gain.best, router, found.gain.layout_seconds)
+        lines.append(f"Mending the layout of prompts would then {changes}.")
+    return " ".join([*lines, *_sooner(found)])
 
 
 def best_router(found: Experiment) -> str | None:
@@ -116,12 +120,13 @@ def signed(value: float) -> str:
     return f"{value:+,.{digits}f}" if round(value, digits) else "0"
 
 
-def _changes(found: Experiment, gpus: int, router: str) -> str:
-    """What a router does to prefill beside round robin: "save … (95 %: … to …)"."""
+def _changes(found: Experiment, gpus: int, arm: str, base: str, prefill_seconds: float) -> str:
+    """What an arm does to prefill beside another: "save … (95 %: … to …)". `prefill_seconds`: that
+    it saves by the gain, for where nothing tells how surely."""
     pairs = {(each.arm, each.base): each for each in compared(found, gpus)}
-    pair = pairs.get((router, PLAIN))
+    pair = pairs.get((arm, base))
     if pair is None:
-        saved = gpu_seconds(found, gpus, found.gain.routing_seconds if found.gain else 0.0)
+        saved = gpu_seconds(found, gpus, prefill_seconds)
         return f"{_saves(found, saved)} (too few requests to say how surely)"
     told = pair.figures[PREFILL]
     if not pair.is_told(PREFILL):
@@ -135,14 +140,14 @@ def _saves(found: Experiment, saved: float) -> str:
     return f"{'cost' if saved < 0 else 'save'} {amount(found, abs(saved))}"
 
 
-def _sooner(plain: ArmResult, routed: ArmResult) -> str:
-    """What becomes of the first tokens; '' without a clock."""
-    before, now = ((each.ttft_seconds or {}).get(50) for each in (plain, routed))
-    if before is None or now is None:
-        return ""
-    return (
-        f" Half of the first tokens would come within {seconds(now)} instead of {seconds(before)}."
-    )
+def _sooner(found: Experiment) -> list[str]:
+    """What becomes of the first tokens from round robin to the best arm, where it shows."""
+    results = {each.arm: each for each in found.results}
+    arms = (PLAIN, found.gain.best if found.gain else PLAIN)
+    before, now = (seconds((results[arm].ttft_seconds or {}).get(50)) for arm in arms)
+    if before == now:
+        return []
+    return [f"Half of the first tokens would come within {now} instead of {before}."]
 
 
 def _most_found(found: Experiment) -> str:

@@ -83,7 +83,7 @@ def test_layout_is_part_of_the_gain_where_it_was_tried() -> None:
         ("Caching off", 100.0), ("Caching", 40.0), ("Routing", 0.0),
         ("Layout mended", -5.0), ("Left to compute", 65.0),
     ]  # fmt: skip
-    assert [charts.step_words(step) for step in steps] == ["100", "-40", "0", "+5", "65"]
+    assert [charts.step_words(step) for step in steps] == ["100", "-40", "0", "+5.00", "65"]
 
 
 def test_the_answer_is_a_sentence() -> None:
@@ -135,15 +135,14 @@ def test_groups_stand_beside_themselves_in_another_arm() -> None:
 def test_what_moved_between_tiers_is_in_bytes_where_these_are_known() -> None:
     moved = replace(result("host:1", 600, 40.0, 0.5), moved={"host": Moved(3, 5)})
     made = found(results=[moved])
-    assert (arm_rows(made, 1)[0]["loaded_tokens"], "loaded_bytes" in arm_rows(made, 1)[0]) == (
-        3,
-        False,
-    )
-    known = replace(made, setting=replace(made.setting, token_bytes=1000))
+    row = arm_rows(made, 1)[0]
+    assert (row["host_loaded"], row["host_stored"]) == (3, 5)
+    assert [each.kind for each in told(made, [row]) if "host" in each.label] == ["count", "count"]
+    known = replace(made, setting=replace(made.setting, token_bytes=2**28))
     row = arm_rows(known, 1)[0]
-    assert (row["loaded_bytes"], row["stored_bytes"], "loaded_tokens" in row) == (3000, 5000, False)
-    assert "stored" in [figure.label for figure in told(known, [row])]
-    assert "stored" not in [figure.label for figure in told(found(), arm_rows(found(), 1))]
+    shown = {each.label: each.text(row) for each in told(known, [row])}
+    assert (shown["host loaded"], shown["host stored"]) == ("0.75 GiB", "1.25 GiB")
+    assert not any("host" in each.label for each in told(found(), arm_rows(found(), 1)))
 
 
 def test_the_curve_ends_where_more_memory_wins_nothing() -> None:
