@@ -4,7 +4,7 @@ Importing Numba costs a third of a second, so only what needs it imports this.
 """
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -28,10 +28,11 @@ def borrowing(function: _Function) -> _Function:
 
 
 def _made(function: _Function, **options: bool) -> _Function:
+    compiler: Any = numba.njit
     try:
-        made = numba.njit(cache=True, nogil=True, **options)(function)
+        made = compiler(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # Numba's word for "no folder for the cache"
-        made = numba.njit(nogil=True, **options)(function)
+        made = compiler(nogil=True, **options)(function)
     return cast("_Function", made)
 
 
