@@ -12,6 +12,10 @@ from exporter.errors import PrefixscopeError
 from prefixscope.commands import geometry_options, options, trace_options, traffic_options
 from prefixscope.commands import replay_options as given
 from prefixscope.tier_text import NotATier, tier_named
+from replay.calibration import (
+    USUAL_DECODE_SECONDS_PER_TOKEN,
+    USUAL_PREFILL_TOKENS_PER_SECOND,
+)
 from replay.clock import Clock, Tier
 from replay.rules import RULES
 
@@ -27,7 +31,7 @@ USUAL_ARMS = ("off", "round-robin", "least-loaded", "sticky", "bounded-load", "s
 _ARMS_BESIDE_SWEEPS = ("off", "round-robin")
 # Prompts that arrive so many times faster than they could be computed: a wrong unit of time.
 _ABSURD_LOAD = 50.0
-_REPLICAS, _PREFILL_SPEED, _DECODE_MILLISECONDS = 4, 20_000.0, 20.0
+_REPLICAS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +126,20 @@ class Request:
 
     def said(self) -> list[str]:
         """What needs no measuring, by its name in a calibration."""
-        names = {
+        sizes = {
             "replicas": self.replicas,
             "capacity_tokens": self.capacity_tokens or self.capacity_blocks,
-            "prefill_tokens_per_second": self.prefill_speed or self.untimed or None,
-            "prefill_overhead_seconds": self.untimed or self.prefill_overhead,
-            "decode_seconds_per_token": self.untimed or self.decode_time,
-            "tiers": self.tiers or self.lifetime or self.untimed or None,
+            "block_tokens": self.block_tokens,
         }
-        return [name for name, value in names.items() if value is not None and value is not False]
+        timed = {
+            "prefill_tokens_per_second": self.prefill_speed,
+            "prefill_overhead_seconds": self.prefill_overhead,
+            "decode_seconds_per_token": self.decode_time,
+            "tiers": self.tier_texts or self.lifetime,
+        }
+        known = sizes | {name: value for name, value in timed.items() if not self.untimed}
+        unasked = list(timed) if self.untimed else []
+        return [*(name for name, value in known.items() if value is not None), *unasked]
 
 
 def setting_of(request: Request, recorded: "Recorded", measured: "Calibration | None") -> "Setting":
@@ -243,22 +252,24 @@ def _token_bytes(request: Request, measured: "Calibration | None") -> int | None
 
 def _clock(request: Request, measured: "Calibration | None") -> Clock:
     """Times said are in milliseconds; a lag of -1 is of routers that guess."""
-    speed, overhead = request.prefill_speed, request.prefill_overhead
-    decode = request.decode_time
+    speed, overhead = USUAL_PREFILL_TOKENS_PER_SECOND, 0.0
+    decode = USUAL_DECODE_SECONDS_PER_TOKEN
     if measured is not None:
-        speed = speed or measured.prefill_tokens_per_second.value
-        if overhead is None:
-            overhead = measured.prefill_overhead_seconds.value * 1e3
-        if decode is None:
-            decode = measured.decode_seconds_per_token.value * 1e3
+        speed = measured.prefill_tokens_per_second.value
+        overhead = measured.prefill_overhead_seconds.value
+        decode = measured.decode_seconds_per_token.value
     return Clock(
-        prefill_tokens_per_second=speed or _PREFILL_SPEED,
-        prefill_overhead_seconds=(overhead or 0.0) / 1e3,
-        decode_seconds_per_token=(_DECODE_MILLISECONDS if decode is None else decode) / 1e3,
+        prefill_tokens_per_second=request.prefill_speed or speed,
+        prefill_overhead_seconds=_seconds(request.prefill_overhead, overhead),
+        decode_seconds_per_token=_seconds(request.decode_time, decode),
         batched_tokens=request.batched_tokens,
         most_running=request.most_running,
         summary_lag_seconds=request.summary_lag if request.summary_lag >= 0 else None,
     )
+
+
+def _seconds(said_milliseconds: float | None, known_seconds: float) -> float:
+    return known_seconds if said_milliseconds is None else said_milliseconds / 1e3
 
 
 def _check_load(recorded: "Recorded", clock: Clock, replicas: int) -> None:
