@@ -31,7 +31,7 @@ from replay.traffic import Names, Numbers, starts_of
 # The names of requests that never reached an engine's cache; they are in no trace of it.
 _NOT_SERVED = ("response_cache", "no_generation")
 # Labels that may stand beside a trace, as numbers from 0 too.
-LABELS = ("session", "model", "route", "template", "tenant", "replica")
+LABELS = ("session", "model", "route", "template", "tenant", "replica", "scope")
 _NOT_TOLD = -1
 
 TraceRow = dict[str, object]

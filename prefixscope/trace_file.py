@@ -93,7 +93,7 @@ def read_trace(
     files = _Files()
     for path in paths:
         files.read(path)
-    columns, kind, name = files.reader.columns, files.kind, _name_of(paths)
+    columns, kind, name = files.reader.columns, files.kind, name_of(paths)
     if not len(columns) or kind is None:
         raise PrefixscopeError(f"{name}: there are no requests in it")
     given = TraceLabels() if labels is None else read_labels(labels, len(columns))
@@ -106,7 +106,8 @@ def read_trace(
     )  # fmt: skip
 
 
-def _name_of(paths: Sequence[Path]) -> str:
+def name_of(paths: Sequence[Path]) -> str:
+    """Files in a few words, however many there are."""
     if len(paths) <= _FILES_TO_NAME:
         return ", ".join(map(str, paths))
     return f"{paths[0]} and {len(paths) - 1} more files"
@@ -214,7 +215,7 @@ def _recorded(
         sessions=_numbers_of(_sorted(labels.session or columns.sessions.labels(rows), order)),
         template=_sorted(labels.template or columns.templates.labels(rows), order),
         tenant=_sorted(labels.tenant, order),
-        scope=_sorted(columns.scopes.labels(rows), order),
+        scope=_sorted(labels.scope or columns.scopes.labels(rows), order),
         replica=_sorted(labels.replica, order),
     )
 

@@ -17,6 +17,7 @@ class _Line(msgspec.Struct):
     template: int | None = None
     tenant: int | None = None
     replica: int | None = None
+    scope: int | None = None
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class TraceLabels:
     template: Labels | None = None
     tenant: Labels | None = None
     replica: Labels | None = None
+    scope: Labels | None = None
 
 
 def read_labels(path: Path, requests: int) -> TraceLabels:

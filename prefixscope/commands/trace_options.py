@@ -39,7 +39,9 @@ Unit = Annotated[
 TraceLabels = Annotated[
     Path | None,
     typer.Option(
-        "--labels", metavar="FILE", help="Beside a trace: sessions, templates, tenants, replicas."
+        "--labels",
+        metavar="FILE",
+        help="Beside a trace: sessions, templates, tenants, replicas, scopes.",
     ),
 ]
 WarmUp = Annotated[

@@ -145,6 +145,29 @@ def test_requests_of_a_store_have_the_curve_of_the_trace_they_came_from(
     assert (wrong.status, "no multiple of 512" in wrong.err) == (2, True)
 
 
+def test_an_export_of_sessions_and_its_labels_are_that_traffic(cli: Cli, tmp_path: Path) -> None:
+    """A asks two blocks and adds one, B the first of them: on two replicas by session A finds two
+    blocks of six, and B one more where it goes to the replica of A."""
+    turns = [("A", {"timestamp": 0}, [1, 2]), ("A", {"delay": 3000}, [3]),
+             ("B", {"timestamp": 1000}, [1])]  # fmt: skip
+    rows = [
+        {"session_id": name, **time, "input_length": 512 * len(ids), "hash_ids": ids}
+        for name, time, ids in turns
+    ]
+    sessions = written(tmp_path / "sessions.jsonl", *rows)
+    out, labels = tmp_path / "out.jsonl", tmp_path / "labels.jsonl"
+    assert cli("export", sessions, "--out", out, "--labels", labels).status == 0
+    directly = cli("curve", sessions, "--output", "json").out
+    assert cli("curve", out, "--labels", labels, "--output", "json").out == directly
+    arms = ("--arms", "session", "--replicas", "2", "--rule", "partial", "--output", "json")
+    told = [
+        json.loads(cli("replay", *traffic, *arms).out)["arms"][0]["token_hit_ratio"]
+        for traffic in ((sessions,), (out, "--labels", labels))
+    ]
+    assert told[0] == told[1]
+    assert told[0] in (2 / 6, 3 / 6)
+
+
 def test_wrong_usage_is_told(cli: Cli, tmp_path: Path) -> None:
     path = trace(tmp_path)
     for wrong in (
