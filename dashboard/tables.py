@@ -79,7 +79,7 @@ def show(
         alt=alt,
         hide_index=True,
         width="stretch",
-        height="auto" if len(shown) <= 12 else 460,
+        height="content" if len(shown) <= 12 else 460,
         placeholder=_MISSING,
         column_config={column.source: _config(column) for column in columns},
         on_select=clicked if chosen else "ignore",

@@ -173,11 +173,11 @@ def _group_columns(by: str, base: str, arm: str, unit: str) -> list[Column]:
         ),
         Column("requests", "requests", "count", meaning="That were served."),
         Column("prompt_tokens", "prompt tokens", "count", meaning="Of these requests."),
+        Column("saved", f"saved, {unit}", "rate", meaning="GPU-seconds of prefill less."),
         Column("base_ratio", f"hit ratio, {base}", "bar", meaning=ratio),
         Column("arm_ratio", f"hit ratio, {arm}", "bar", meaning=ratio),
         Column("base_seconds", f"TTFT p90, {base}", "seconds", meaning=ttft),
         Column("arm_seconds", f"TTFT p90, {arm}", "seconds", meaning=ttft),
-        Column("saved", f"saved, {unit}", "rate", meaning="GPU-seconds of prefill less."),
     ]
 
 

@@ -61,7 +61,7 @@ class _Change:
     def saved(self, prefill_seconds: float) -> float:
         """GPU-seconds that are saved, a day where that can be told, where an arm takes more."""
         sign = 1 if self.is_caching else -1
-        return sign * prefill_seconds * self.gpus / (_days_told(self.found) or 1.0)
+        return sign * prefill_seconds * self.gpus / (days_told(self.found) or 1.0)
 
 
 def _sentence(change: _Change, results: Mapping[str, ArmResult]) -> str:
@@ -79,7 +79,7 @@ def _sentence(change: _Change, results: Mapping[str, ArmResult]) -> str:
         saved = change.saved(told.change)
         # Both ends are on the side of the difference itself, which "saves" or "costs" says.
         low, high = sorted(abs(change.saved(end)) for end in (told.low, told.high))
-        notes.append(f"95 %: {low:,.0f} to {high:,.0f}")
+        notes.append(f"95 %: {amount(low)} to {amount(high)}")
     brackets = f" ({'; '.join(notes)})" if notes else ""
     return f"{subject} {_saves(saved, change.found)}{beside}{brackets}."
 
@@ -110,24 +110,29 @@ def split_words(found: Experiment, gpus: int) -> str | None:
     parts = {"caching": gain.caching_seconds, "routing": gain.routing_seconds}
     if gain.has_layout:
         parts["layout"] = gain.layout_seconds
-    scale = gpus / (_days_told(found) or 1.0)
-    told = " + ".join(f"{name} {seconds * scale:,.0f}" for name, seconds in parts.items())
-    whole = sum(parts.values()) * scale
-    return f"Saved by {gain.best}: {told} = {whole:,.0f} GPU-seconds of prefill{_a_day(found)}."
+    scale = gpus / (days_told(found) or 1.0)
+    told = " + ".join(f"{name} {amount(seconds * scale)}" for name, seconds in parts.items())
+    whole = amount(sum(parts.values()) * scale)
+    return f"Saved by {gain.best}: {told} = {whole} GPU-seconds of prefill{_a_day(found)}."
 
 
-def _days_told(found: Experiment) -> float | None:
+def days_told(found: Experiment) -> float | None:
     """Days of traffic; None where it took less than an hour, which says nothing of a day."""
     return found.days if found.days is not None and found.days >= _HOUR_DAYS else None
 
 
 def _a_day(found: Experiment) -> str:
-    return "" if _days_told(found) is None else " a day"
+    return "" if days_told(found) is None else " a day"
 
 
 def _saves(gpu_seconds: float, found: Experiment) -> str:
     word = "costs" if gpu_seconds < 0 else "saves"
-    return f"{word} {abs(gpu_seconds):,.0f} GPU-seconds of prefill{_a_day(found)}"
+    return f"{word} {amount(abs(gpu_seconds))} GPU-seconds of prefill{_a_day(found)}"
+
+
+def amount(value: float) -> str:
+    """Seconds; small ones keep two digits instead of becoming 0."""
+    return f"{value:,.0f}" if abs(value) >= 10 or not value else f"{value:,.2f}"
 
 
 def arm_row(each: ArmResult, gpus: int, token_bytes: int | None = None) -> dict[str, object]:

@@ -14,18 +14,12 @@ from replay.arms import OFF, PLAIN, arm_named
 from replay.curve import Curve
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
+from replay.gain_words import days_told
 from replay.groups import GroupResult
 from replay.serving import PERCENTILES
 
-_HOUR_DAYS = 1 / 24
 _CURVE_POINTS = 120
 TTFT = tuple(f"ttft_p{percentile}_seconds" for percentile in PERCENTILES)
-
-
-def days_told(found: Experiment) -> float | None:
-    """What amounts are divided by: None where the requests took less than an hour, which says
-    nothing of a day."""
-    return found.days if found.days is not None and found.days >= _HOUR_DAYS else None
 
 
 def gpu_seconds(found: Experiment, gpus: int, prefill_seconds: float) -> float:

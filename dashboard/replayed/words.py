@@ -1,10 +1,12 @@
 """What a replay found, in sentences: the answer first."""
 
 from dashboard.figures.numbers import UNKNOWN, percent, seconds
-from dashboard.replayed.rows import compared, days_told, gpu_seconds
+from dashboard.replayed.rows import compared, gpu_seconds
+from replay import gain_words
 from replay.arms import PLAIN, arm_named
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
+from replay.gain_words import days_told
 
 QUESTION = ("What would this traffic have met with caching off, on, and on behind other routers "
             "or in other memory?")  # fmt: skip
@@ -66,10 +68,8 @@ def amount(found: Experiment, gpu_seconds: float) -> str:
 
 
 def number_of(value: float | None) -> str:
-    """An amount; small ones keep two digits instead of becoming 0."""
-    if value is None:
-        return UNKNOWN
-    return f"{value:,.0f}" if abs(value) >= 10 or not value else f"{value:,.2f}"
+    """An amount, or that it is not known."""
+    return UNKNOWN if value is None else gain_words.amount(value)
 
 
 def beside(found: Experiment) -> list[str]:
@@ -89,8 +89,9 @@ def limits(found: Experiment) -> list[str]:
         lines.append(f"{refused:,} of {whole:,} requests are larger than a replica's memory: "
                      "refused, and in no figure.")  # fmt: skip
     if found.bound_ratio is not None:
-        lines.append(f"No cache could exceed {percent(found.bound_ratio)}: one for all replicas "
-                     "that never loses a block.")  # fmt: skip
+        lines.append(f"With prompts as they were recorded no cache could exceed "
+                     f"{percent(found.bound_ratio)}: one for all replicas that never loses a "
+                     "block.")  # fmt: skip
     return lines
 
 

@@ -47,7 +47,7 @@ def test_the_table_ends_with_what_it_comes_to(cli: Cli, tmp_path: Path) -> None:
                "--prefill-speed", "1000", "--gpus", "2")  # fmt: skip
     assert "Assumed: prefill of 1,000 tokens/s a replica" in done.out
     assert "Caching saves 0 GPU-seconds of prefill (off → round-robin)." in done.out
-    assert "Routing by sticky saves 2 GPU-seconds of prefill beside round-robin." in done.out
+    assert "Routing by sticky saves 2.05 GPU-seconds of prefill beside round-robin." in done.out
     assert "a day" not in done.out
     assert "No cache could do better than 50.00%" in done.out
 

@@ -173,7 +173,7 @@ def test_one_file_says_it_all_and_runs_nothing() -> None:
         "2 GPUs a replica",
         "prefill speed is assumed",
         "2 of 12 requests are larger than a replica's memory",
-        "No cache could exceed 60.0 %",
+        "no cache could exceed 60.0 %",
         "-80.0 to -36.0",
         "20.0 % → 80.0 %",
         "What more memory would win",
