@@ -108,6 +108,7 @@ def read_trace(
 
 def name_of(paths: Sequence[Path]) -> str:
     """Files in a few words, however many there are."""
+    """Files in a few words, however many there are."""
     if len(paths) <= _FILES_TO_NAME:
         return ", ".join(map(str, paths))
     return f"{paths[0]} and {len(paths) - 1} more files"

@@ -31,7 +31,7 @@ MOST_TEMPLATES = 40
 MIN_GROUP_REQUESTS = 5
 NOTHING_FOUND = "no layout finding that comes always: there is nothing to mend"
 _WITHOUT_CONTENTS = "what blocks hold is not known, so that few layout findings can be told"
-_OF_ANSWERS = "what was found is of answers, and a replay keeps none of these"
+_OF_ANSWERS = "all that layout findings say is of answers in history, of which a replay keeps none"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def mended(prompts: Prompts, told: Layout, template: Labels | None, space: Numbe
             for row, blocks in zip(rows.tolist(), done.contents, strict=True):
                 contents[row] = blocks
     if not words:
-        return Mended(None, [_OF_ANSWERS if found_any else _why_nothing(told)])
+        why = _OF_ANSWERS if found_any else NOTHING_FOUND
+        return Mended(None, [why if told.contents_known else f"{why}; {_WITHOUT_CONTENTS}"])
     return Mended(replace(prompts, blocks=_numbers(contents, space)), words)
 
 
@@ -89,10 +90,6 @@ def with_mended(recorded: Recorded, rows: pa.Table) -> Recorded:
     space = deployments_of(rows) * (int(scope.max(initial=0)) + 1) + scope
     found = mended(recorded.prompts, told, recorded.template, space)
     return replace(recorded, mended=found.prompts, mended_words=found.words)
-
-
-def _why_nothing(told: Layout) -> str:
-    return NOTHING_FOUND if told.contents_known else f"{NOTHING_FOUND}; {_WITHOUT_CONTENTS}"
 
 
 def _with_contents(rows: pa.Table, chains: Chains) -> Chains:

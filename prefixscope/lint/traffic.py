@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prefixscope.lint.reading import PromptLog, first_has_prompt, read_prompts
+from prefixscope.trace_file import name_of
 from prefixscope.trace_lines import kind_of
 from replay.layout.recorded import has_times, recorded_of
 from replay.layout.tokens import Encode
@@ -55,7 +56,7 @@ def log_traffic(
     """
     log = read_prompts(paths)
     recorded = recorded_of(log.prompts, block_tokens or USUAL_BLOCK_TOKENS, encode, mends)
-    return LogTraffic(recorded, ", ".join(map(str, paths)), tuple(_notes(log, encode)))
+    return LogTraffic(recorded, name_of(paths), tuple(_notes(log, encode)))
 
 
 def _notes(log: PromptLog, encode: Encode | None) -> list[str]:

@@ -100,7 +100,7 @@ NOTHING = "no layout finding that comes always: there is nothing to mend"
     ("defect", "seed", "why"),
     [
         ("template_version", 12, NOTHING),
-        ("tokenizer_join", 18, "what was found is of answers, and a replay keeps none of these"),
+        ("tokenizer_join", 18, "all that layout findings say is of answers in history, of which a replay keeps none"),
         (None, 18, NOTHING),
     ],
 )
