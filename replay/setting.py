@@ -13,7 +13,7 @@ from replay.rules import CacheRule
 
 Cache = Literal["blocks", "radix"]
 ORDER_ALONE = "order of requests alone, every earlier request's blocks are there: an upper bound"
-_NO_LAYOUT = "layout findings are told from a store or a log with the text of prompts, not from this"
+_NO_LAYOUT = "layout is told of requests of a store, and of a log with the text of prompts"
 USUAL_HOST = Tier(name="host", capacity_blocks=0, tokens_per_second=200_000.0)
 
 
