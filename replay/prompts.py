@@ -51,7 +51,8 @@ class Prompts:
         return np.minimum(best, self.stored_blocks(rule) * self.block_tokens)
 
     def of_blocks(self, block_tokens: int) -> "Prompts":
-        """The same by larger blocks, of which each is named by the last of those in it.
+        """The same by larger blocks, of which each is named by the last of those in it. At the end
+        of a prompt those that are left are a partial one, where they tell all of it.
 
         ValueError where they are no multiple of these.
         """
@@ -60,12 +61,15 @@ class Prompts:
             raise ValueError(f"{block_tokens} is no multiple of {self.block_tokens} tokens")
         lengths = np.diff(self.starts)
         place = ranges(np.zeros(len(lengths), np.int64), lengths)
+        has_rest = (lengths % step > 0) & (lengths * self.block_tokens >= self.prompt_tokens)
+        is_rest = np.repeat(np.where(has_rest, lengths - 1, -1), lengths) == place
+        is_name = (place % step == step - 1) | is_rest
         return Prompts(
             arrived=self.arrived,
             prompt_tokens=self.prompt_tokens,
             output_tokens=self.output_tokens,
-            blocks=numbered(self.blocks[place % step == step - 1].astype(np.uint64))[0],
-            starts=starts_of(lengths // step),
+            blocks=numbered(self.blocks[is_name].astype(np.uint64))[0],
+            starts=starts_of(lengths // step + has_rest),
             block_tokens=block_tokens,
         )
 

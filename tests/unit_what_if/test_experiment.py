@@ -234,6 +234,16 @@ def test_each_arm_serves_its_own_variant_of_the_traffic() -> None:
                          "block:8+mended": 8, "off": 0}  # fmt: skip
 
 
+def test_the_end_of_a_prompt_is_a_partial_block_of_larger_ones_too() -> None:
+    """Of 12 tokens in three blocks, two of 8 tokens. Where the third is not told (14 tokens, whose
+    last two have no name) what is left of the larger one is not known to be the same."""
+    for tokens, cached in ((12, 12), (14, 8)):
+        told = Recorded(prompts=prompts_of([(tokens, [0, 1, 2])] * 2, 4))
+        setting = replace(SETTING, arms=arms("round-robin", "block:8"), replicas=1, clock=None)
+        found = [each.cached_tokens for each in experiment(told, setting).results]
+        assert found == [12, cached]
+
+
 def test_an_arm_has_its_own_memory_and_replicas() -> None:
     """Three prompts of a block by turns: two blocks of memory lose each before it comes again,
     four do not; on three replicas each has one prompt only."""
@@ -278,7 +288,7 @@ def test_idle_blocks_are_lost_after_their_lifetime() -> None:
     ("text", "change", "said"),
     [
         ("merged", {}, "arm merged: what trust scopes have in common is not known"),
-        ("sticky+mended", {}, "arm sticky\\+mended: layout findings are told from"),
+        ("sticky+mended", {}, "arm sticky\\+mended: layout is told of requests of a store"),
         ("block:6", {}, "multiples of the recorded block of 4 tokens"),
         ("host:1", {"clock": None}, "need the clock"),
         ("ttl:9", {"clock": None}, "need the clock"),

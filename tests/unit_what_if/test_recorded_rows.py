@@ -132,7 +132,7 @@ def test_what_was_cached_is_of_requests_a_cache_could_serve() -> None:
 
 
 def test_larger_blocks_are_named_by_their_last() -> None:
-    found = recorded(block_hashes=[[1, 2, 3, 4, 5], [1, 2, 3, 9]])
+    found = recorded(block_hashes=[[1, 2, 3, 4, 5], [1, 2, 3, 9]], prompt_tokens=[85, 70])
     larger = found.prompts.of_blocks(32)
     assert (larger.blocks.tolist(), larger.starts.tolist()) == ([0, 1, 0, 2], [0, 2, 4])
     with pytest.raises(ValueError, match="no multiple of 16"):
