@@ -135,7 +135,7 @@ def _fine(entry: Field, chance: Random) -> object:
     return chance.choice(values[entry.kind])
 
 
-def _put(row: dict[str, Any], path: str, value: object) -> None:
+def put(row: dict[str, Any], path: str, value: object) -> None:
     *parents, leaf = parts_of(path)
     for parent in parents:
         child = row.setdefault(parent, {})
@@ -164,9 +164,9 @@ def line_of(log_format: LogFormat, chance: Random) -> str:
             counts.append(value if isinstance(value, int) else 0)
         for case in entry.cases:
             if chance.random() < 0.05:
-                _put(row, case.path, chance.choice([*case.words, "none of them"]))
+                put(row, case.path, chance.choice([*case.words, "none of them"]))
         if entry.paths:
             for path in replace(entry, paths=(chance.choice(entry.paths),)).terms():
-                _put(row, path, value)
+                put(row, path, value)
     line = json.dumps(row)
     return line[: chance.randrange(len(line))] if chance.random() < 0.03 else line

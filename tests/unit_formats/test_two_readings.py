@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from exporter.sources.formats import FORMATS, format_named
 from exporter.sources.formats.aside import Aside
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
-from exporter.sources.formats.mapping import LogFormat
+from exporter.sources.formats.mapping import Field, LogFormat
 from exporter.sources.formats.quick import compile_quick
 from exporter.store.store import Store
 from tests import strategies
@@ -120,6 +121,34 @@ def test_clean_rows_are_read_quickly() -> None:
     for name, clean in rows.items():
         (row,) = reading(compile_quick(format_named(name)), [json.dumps(clean)], {}).values()
         assert (row["prompt_tokens"], row["cached_tokens"]) == (100, 64), name
+
+
+def put_all(row: dict[str, Any], entry: Field, path: str, value: object) -> None:
+    for term in replace(entry, paths=(path,)).terms():
+        strategies.put(row, term, value)
+
+
+@pytest.mark.parametrize("log_format", FORMATS, ids=lambda log_format: log_format.name)
+def test_a_count_of_the_wrong_type_hides_behind_no_other(log_format: LogFormat) -> None:
+    """The parse takes it for none, and would take the count from the next place that has one."""
+    told = ["abc", [], True, False, {}, -1, 12.5, "12", None, "", 1000, 0, 1]
+    plain = {"ts": NOON, "request_id": "r", "prompt_tokens": 900, "cached_tokens": 64,
+             "output_tokens": 20}  # fmt: skip
+    fields = {entry.name: entry for entry in log_format.fields if entry.name in plain}
+    lines = []
+    for entry in (field for field in fields.values() if field.kind == "tokens"):
+        for first, other in itertools.permutations(entry.paths, 2):
+            for value in told:
+                row: dict[str, Any] = {}
+                for name, field in fields.items():
+                    put_all(row, field, field.paths[0], plain[name])
+                put_all(row, entry, other, 77)
+                put_all(row, entry, first, value)
+                lines.append(json.dumps(row))
+    quick = reading(compile_quick(log_format), lines, {})
+    careful = reading(compile_careful(log_format), lines, {})
+    for number, row in quick.items():
+        assert comparable(row) == comparable(careful[number]), lines[number]
 
 
 # ------------------------------------------------------------- against plain Python

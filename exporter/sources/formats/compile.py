@@ -287,14 +287,14 @@ def first_value(entry: Field, *, as_text: bool = False) -> str:
     for path in entry.paths:
         first, *rest = re.split(r" ([+-]) ", path)
         number = "TRY_CAST({} AS DOUBLE)" if rest else "{}"
-        value = number.format(_body(first))
+        value = number.format(value_at(first))
         for sign, term in zip(rest[::2], rest[1::2], strict=True):
-            value += f" {sign} {number.format(_body(term))}"
+            value += f" {sign} {number.format(value_at(term))}"
         options.append(f"({value})::VARCHAR" if rest and as_text else value)
     found = options[0] if len(options) == 1 else f"coalesce({', '.join(options)})"
     if entry.without is None:
         return found
-    front = f"{_body(entry.without)}::VARCHAR || '/'"
+    front = f"{value_at(entry.without)}::VARCHAR || '/'"
     behind = f"substr({found}, length({front}) + 1)"
     return f"CASE WHEN starts_with({found}, {front}) THEN {behind} ELSE {found} END"
 
@@ -302,11 +302,11 @@ def first_value(entry: Field, *, as_text: bool = False) -> str:
 def _case(case: Case, kind: Kind) -> str:
     value = _quoted(case.value) + ("::BOOLEAN" if kind == "bool" else "")
     words = ", ".join(_quoted(word) for word in case.words)
-    found = f"{_body(case.path)}::VARCHAR {'NOT IN' if case.other_than else 'IN'} ({words})"
+    found = f"{value_at(case.path)}::VARCHAR {'NOT IN' if case.other_than else 'IN'} ({words})"
     return f"CASE WHEN {found} THEN {value} END"
 
 
-def _body(path: str) -> str:
+def value_at(path: str) -> str:
     """SQL of what a path holds in the parsed line; a number is itself."""
     if path.isdigit():
         return path

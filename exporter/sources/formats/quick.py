@@ -30,6 +30,7 @@ from exporter.sources.formats.compile import (
     parsed,
     request_columns,
     unknown,
+    value_at,
 )
 from exporter.sources.formats.mapping import Field, LogFormat, parts_of
 
@@ -98,7 +99,8 @@ def _found(log_format: LogFormat, fields: dict[str, Field], given: frozenset[str
                        else f"{value} AS {name}")  # fmt: skip
     number = TS_NUMBER.format(ts=first_value(fields["ts"])) if "ts" in fields else "NULL"
     return f"""SELECT position, line_number, line, body IS NULL AS unparsed,
-        {number} AS ts_number, {", ".join(columns)} FROM <input>"""
+        {_may_hide(log_format, fields)} AS may_hide,
+        {number} AS ts_number, {", ".join(columns)}, {TIME} AS began FROM <input>"""
 
 
 def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
@@ -119,7 +121,7 @@ def _value(name: str, log_format: LogFormat, fields: dict[str, Field]) -> str:
 def _column(name: str, log_format: LogFormat) -> str:
     return {
         **COMPUTED,
-        "ts": TIME,
+        "ts": "began",
         "attempt": "greatest(coalesce(attempt, 1), 1)",
         "status": STATUS,
         "ttft_point": """CASE WHEN ttft_seconds IS NOT NULL AND stream IS DISTINCT FROM false
@@ -153,7 +155,7 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
     if log_format.relative_time is not None or "prompt_tokens" not in fields:
         return "true"
     rules = [
-        f"coalesce({TIME} NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
+        f"coalesce(began NOT BETWEEN {_FIRST} AND $arrived + INTERVAL 1 DAY, true)",
         "request_id IS NULL",
         "coalesce(prompt_tokens <= 0 OR cached_tokens > prompt_tokens, prompt_tokens IS NULL)",
         "prompt_logprobs IS NOT NULL",
@@ -161,11 +163,13 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         "ineligible_reason = 'response_cache' OR guessed IS NOT NULL",
         _outside([entry.name for entry in counts], LARGEST_COUNT),
         *(f"{e.name} <> floor({e.name})" for e in counts if e.name in (*_RELIED_ON, *_STORED)),
-        _wrong_types(log_format, counts, spans),
+        _wrong_types(counts, spans),
     ]
     if texts:
         labels = f"concat({', '.join(texts)})"
-        rules.append(f"greatest({', '.join(f'strlen({name})' for name in texts)}) > {TEXT_LIMIT}")
+        longest = f"greatest({', '.join(f'strlen({name})' for name in texts)})"
+        # Most rows have no more in all their texts.
+        rules.append(f"CASE WHEN strlen({labels}) > {TEXT_LIMIT} THEN {longest} > {TEXT_LIMIT} END")
         rules.append(f"contains({labels}, '{{') OR contains({labels}, '[')")
     if spans:
         rules.append(_outside([entry.name for entry in spans], LONGEST_SECONDS))
@@ -181,7 +185,9 @@ def _doubtful(log_format: LogFormat, fields: dict[str, Field]) -> str:
         rules.append("stream IS DISTINCT FROM false AND ttft_seconds >= e2e_seconds")
         rules.append("ttft_seconds = 0")
     if "cached_device" in fields:
-        rules.append(f"{TIERS_KNOWN} AND coalesce({TIERS_SUM} <> cached_tokens, true)")
+        rules.append(
+            f"CASE WHEN {TIERS_KNOWN} THEN coalesce({TIERS_SUM} <> cached_tokens, true) END"
+        )
     if log_format.basis == "assumed":
         rules.append("total_tokens - output_tokens <> prompt_tokens")
         rules.append(f"coalesce(cached_tokens::VARCHAR, convention) IS NULL AND {NOBODY_KNOWS}")
@@ -197,7 +203,7 @@ def _outside(names: list[str], limit: str) -> str:
     return f"least({listed}) < 0 OR NOT greatest({listed}) < {limit}"
 
 
-def _wrong_types(log_format: LogFormat, counts: list[Field], spans: list[Field]) -> str:
+def _wrong_types(counts: list[Field], spans: list[Field]) -> str:
     """Whether a number people rely on has the wrong type.
 
     The parse turns other types into NULL, and true and false into 1 and 0. So the text of a
@@ -205,11 +211,9 @@ def _wrong_types(log_format: LogFormat, counts: list[Field], spans: list[Field])
     that may hide it.
     """
     relied_on = [entry for entry in (*counts, *spans) if entry.name in _RELIED_ON]
-    hidden = log_format.basis == "exclusive" or any(
-        len(tuple(entry.terms())) > 1 for entry in counts if entry.name in _RELIED_ON
-    )
     told = [entry.name for entry in counts if entry.name not in ("attempt", "turn", "choices")]
-    searched = "true" if hidden else " OR ".join([
+    searched = " OR ".join([
+        "may_hide",
         f"least({', '.join(told)}) <= 1",
         *(f"{entry.name} IS NULL" for entry in relied_on),
         *(f"{entry.name} IN (0, 1, 0.001)" for entry in spans),
@@ -221,6 +225,19 @@ def _wrong_types(log_format: LogFormat, counts: list[Field], spans: list[Field])
         if group
     )
     return f"CASE WHEN {searched} THEN regexp_matches(line, '{pattern}') END"
+
+
+def _may_hide(log_format: LogFormat, fields: dict[str, Field]) -> str:
+    """Whether a count that people rely on may be another one than the first that the row has: a
+    number of the wrong type is none to the parse."""
+    several = [
+        entry for entry in fields.values()
+        if entry.kind == "tokens" and entry.name in _RELIED_ON and len(tuple(entry.terms())) > 1
+    ]  # fmt: skip
+    if log_format.basis == "exclusive" or any(_calculates(entry) for entry in several):
+        return "true"
+    missing = (f"{value_at(entry.paths[0])} IS NULL" for entry in several)
+    return " OR ".join(missing) or "false"
 
 
 def _calculates(entry: Field) -> bool:
