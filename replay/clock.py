@@ -44,7 +44,8 @@ class Clock:
         return [
             (f"prefill of {speed:,.0f} tokens/s a replica, {order}, "
              f"{overhead:g} ms beside that for {step}"),
-            f"decode of {decode:g} ms a token, which holds memory and does not slow prefill",
+            (f"decode of {decode:g} ms a token, which holds memory, is held up by prefill on the "
+             "same replica, and does not slow it"),
             f"at most {self.most_running} requests run at once",
             self._knowledge(),
         ]  # fmt: skip

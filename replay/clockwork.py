@@ -9,7 +9,15 @@ from replay.event_heap import Events, plan, take_next
 from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
 from replay.router_views import Views, learn, tell
 from replay.routers import LONGEST, SCORED, pick
-from replay.tier_below import Below, forget_below, load_up, tier_of, write_back, write_through
+from replay.tier_below import (
+    Below,
+    forget_below,
+    load_microseconds,
+    load_up,
+    tier_of,
+    write_back,
+    write_through,
+)
 from replay.traffic import Numbers, Small
 
 NEVER = np.iinfo(np.int64).max
@@ -34,8 +42,8 @@ class Requests(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Times in microseconds, speed in microseconds a token. `batched`: tokens of several prompts in
-    one step, 0: one prompt after the other."""
+    """Times in microseconds, speed in microseconds a token. `batched`: tokens of prompts in one
+    step, 0: one prompt after the other. `decode`: of a generated token."""
 
     block_tokens: int
     router: int
@@ -44,6 +52,7 @@ class Rules(NamedTuple):
     prefill: float
     overhead: int
     batched: int
+    decode: int
     most_running: int
     clients: int
     lifetime: int
@@ -53,22 +62,23 @@ class Rules(NamedTuple):
 
 class Queues(NamedTuple):
     """Of each replica: first and last that wait, how many run, how many prefills are under way,
-    tokens to be computed, and those it would have to compute of the request that arrives.
-    `following`: the next that waits."""
+    microseconds that prefills have held up decoding so far, tokens to be computed, and those it
+    would have to compute of the request that arrives. `following`: the next that waits."""
 
     first: Small
     last: Small
     following: Small
     running: Numbers
     prefilling: Numbers
+    held_up: Numbers
     loads: Numbers
     uncached: Numbers
     ended: Numbers  # one number: requests that are over, on all replicas
 
 
 class Results(NamedTuple):
-    """What becomes of each request; `loaded`: by tier; `stage` 0 until its prefill is over. `held`:
-    its slots."""
+    """What becomes of each request; `loaded`: by tier; `stage` 0 until its prefill is over; with
+    how much it `waited` for of what its replica was held up. `held`: its slots."""
 
     replica: Small
     cached: Numbers
@@ -77,6 +87,7 @@ class Results(NamedTuple):
     prefill: Numbers
     ready: Numbers
     stage: Small
+    waited: Numbers
     held: Small
     changed: Small  # blocks that came or went in the step under way
 
@@ -88,6 +99,7 @@ def empty_queues(requests: int, replicas: int) -> Queues:
         following=np.full(requests, NONE, np.int32),
         running=np.zeros(replicas, np.int64),
         prefilling=np.zeros(replicas, np.int64),
+        held_up=np.zeros(replicas, np.int64),
         loads=np.zeros(replicas, np.int64),
         uncached=np.zeros(replicas, np.int64),
         ended=np.zeros(1, np.int64),
@@ -235,30 +247,35 @@ def _start(
         held = _held(requests, results, request)
         hits, loads, idle = _look_up(requests, rules, pools, below, held, replica, request, now)
         cached = min(hits * rules.block_tokens, requests.ceiling[request])
-        tokens += requests.prompt[request] - cached
+        more = requests.prompt[request] - cached
         own = len(held) - (hits - loads)
         room = pools.counts[replica, FREE] + pools.counts[replica, IDLE] - idle
-        if room < own or (begun and tokens > rules.batched):
+        if room < own or (begun and tokens + more > rules.batched):
             break
+        tokens += more
         before = _kept(begun, computing, loading, beside)
         begun += 1
         queues.first[replica] = queues.following[request]
         queues.running[replica] += 1
         results.cached[request] = cached
-        computing += round((requests.prompt[request] - cached) * rules.prefill)
+        computing += round(more * rules.prefill)
         if loads:
             chain, loaded = _findable(requests, rules, request)[:hits], results.loaded[request]
             load_up(below, replica, chain, held, rules.block_tokens, cached, loaded)
-            for tier in range(len(loaded)):
-                if loaded[tier] and below.overlaps[tier]:
-                    beside += below.latency[tier] + round(loaded[tier] * below.speed[tier])
-                elif loaded[tier]:
-                    loading += below.latency[tier] + round(loaded[tier] * below.speed[tier])
+            loading += load_microseconds(below, loaded, False)
+            beside += load_microseconds(below, loaded, True)
         results.prefill[request] = _kept(begun, computing, loading, beside) - before
         lost = results.changed[: occupy(pools, replica, held, now, results.changed)]
         tell(views, lost, replica, False, now + rules.lag)
-        write_back(below, replica, lost)
+        if len(below.shelves):
+            write_back(below, replica, lost)
+        if rules.batched:  # those behind it in the same step find its blocks
+            _publish(requests, rules, pools, below, views, results, held, replica, request, now)
     queues.prefilling[replica] = begun
+    if begun:
+        # What decodes there gets one token a step.
+        steps = -(-tokens // rules.batched) if rules.batched else 1
+        queues.held_up[replica] += max(computing - steps * rules.decode, 0)
     for _ in range(begun):
         plan(events, now + _kept(begun, computing, loading, beside), first)
         first = queues.following[first]
@@ -318,28 +335,54 @@ def _end(
     results: Results,
     now: int,
 ) -> int:
-    """The prefill of a request is over, or the request is, at the replica that is returned."""
+    """The prefill of a request is over, or the request is, at the replica that is returned. NONE
+    where it is not over yet, as prefills have held it up."""
     request = take_next(events)
     replica, held = int(results.replica[request]), _held(requests, results, request)
+    owed = queues.held_up[replica] - results.waited[request]
     if results.stage[request] == 0:
         results.stage[request] = 1
         results.ready[request] = now
-        begin = requests.begins[request]
-        chain = requests.blocks[begin : begin + requests.stored[request]]
-        oldest = now - rules.lifetime
-        count = publish(pools, replica, chain, held, now, oldest, results.changed)
-        fresh = results.changed[:count]
-        tell(views, fresh, replica, True, now + rules.lag)
-        write_through(below, replica, fresh)
+        results.waited[request] += owed
+        if rules.batched == 0:
+            _publish(requests, rules, pools, below, views, results, held, replica, request, now)
         queues.prefilling[replica] -= 1
         queues.loads[replica] -= results.estimate[request]
         plan(events, now + requests.decode[request], request)
+    elif owed and requests.decode[request]:
+        results.waited[request] += owed
+        plan(events, now + owed, request)
+        return NONE
     else:
         stored, filled = requests.stored[request], requests.filled[request]
         release(pools, replica, held, now, stored, filled)
         queues.running[replica] -= 1
         queues.ended[0] += 1
     return replica
+
+
+@inlined
+def _publish(
+    requests: Requests,
+    rules: Rules,
+    pools: Pools,
+    below: Below,
+    views: Views,
+    results: Results,
+    held: Small,
+    replica: int,
+    request: int,
+    now: int,
+) -> None:
+    """The blocks of a prompt can be found from now on."""
+    begin = requests.begins[request]
+    chain = requests.blocks[begin : begin + requests.stored[request]]
+    oldest = now - rules.lifetime
+    count = publish(pools, replica, chain, held, now, oldest, results.changed)
+    fresh = results.changed[:count]
+    tell(views, fresh, replica, True, now + rules.lag)
+    if len(below.shelves):
+        write_through(below, replica, fresh)
 
 
 @borrowing

@@ -103,6 +103,17 @@ def load_up(
 
 
 @borrowing
+def load_microseconds(below: Below, loaded: Numbers, overlaps: bool) -> int:
+    """What it takes to load so many tokens of each tier, of those only that load while the rest is
+    computed, or of the others."""
+    taken = 0
+    for tier in range(len(loaded)):
+        if loaded[tier] and below.overlaps[tier] == overlaps:
+            taken += below.latency[tier] + round(loaded[tier] * below.speed[tier])
+    return taken
+
+
+@borrowing
 def write_back(below: Below, replica: int, blocks: Small) -> None:
     """What the device loses falls to the tiers below."""
     for block in blocks:

@@ -6,8 +6,9 @@ What happens, in whole microseconds, so that a replay is the same on every machi
   front to end, and for memory for its whole prompt and answer; running requests always win memory
   over cached blocks. (Engines grow into the answer and may preempt; here it is reserved.)
 - It looks up its prefix when its prefill starts, holds what it finds, and computes the rest. Its
-  blocks can be found from the end of its prefill on: two that compute the same block at once both
-  compute it, and one of the copies has no name.
+  blocks can be found from the end of its prefill on, or by those computed in the same step: two
+  replicas that compute the same block at once both compute it.
+- While it is computed, those that decode on its replica get one token a step.
 - At its end it gives all blocks back, tail first. Blocks filled with its answer stay until their
   memory is needed, as in engines, but a trace has no names for them: nobody finds them.
 - With tiers below, what the device loses goes there (or everything does when computed), what the
@@ -111,6 +112,7 @@ def serve_timed(
         prefill=np.zeros(count, np.int64),
         ready=np.zeros(count, np.int64),
         stage=np.zeros(count, np.int32),
+        waited=np.zeros(count, np.int64),
         held=np.empty(int(requests.held_begins[-1]), np.int32),
         changed=np.empty(capacity, np.int32),
     )
@@ -189,6 +191,7 @@ def _rules(prompts: Prompts, fleet: Fleet) -> Rules:
         prefill=1 / (clock.prefill_tokens_per_second * MICROSECOND),
         overhead=round(clock.prefill_overhead_seconds / MICROSECOND),
         batched=clock.batched_tokens or 0,
+        decode=round(clock.decode_seconds_per_token / MICROSECOND),
         most_running=clock.most_running,
         clients=fleet.clients or 0,
         lifetime=NEVER if lifetime is None else round(lifetime / MICROSECOND),

@@ -30,6 +30,9 @@ class PlainFleet:
         self.pools = [BlockPool(capacity) for _ in range(replicas)]
         self.waiting: list[deque[int]] = [deque() for _ in range(replicas)]
         self.prefilling: list[set[int]] = [set() for _ in range(replicas)]
+        # Microseconds that prefills have held up decoding on each, and those each request knows of.
+        self.held_up = [0] * replicas
+        self.waited: dict[int, int] = {}
         self.leases: dict[int, Lease] = {}
         self.events: list[tuple[int, int, str, int]] = []
         self.planned = 0
@@ -56,10 +59,15 @@ class PlainFleet:
             pool, lease = self.pools[replica], self.leases[number]
             if kind == PREFILL:
                 pool.end_prefill(lease)
+                self.waited[number] = self.held_up[replica]
                 self.prefilling[replica].remove(number)
                 self.outcomes[number].ttft = now - self.arrivals[number]
                 length = max(self.outputs[number] - 1, 0) * self.decode
                 self.plan(now + length, DECODE, number)
+            elif self.outputs[number] > 1 and self.waited[number] < self.held_up[replica]:
+                self.plan(now + self.held_up[replica] - self.waited[number], DECODE, number)
+                self.waited[number] = self.held_up[replica]
+                continue
             else:
                 pool.end(lease)
             assert pool.resident_blocks <= pool.capacity_blocks
@@ -88,9 +96,15 @@ class PlainFleet:
             self.waiting[replica].popleft()
             self.leases[number] = lease
             self.outcomes[number].cached_tokens = tokens - own
+            if self.batched:
+                pool.end_prefill(lease)
             batch.append(number)
             computed += own
         self.prefilling[replica] = set(batch)
+        if batch:
+            steps = -(-computed // self.batched) if self.batched else 1
+            stall = computed * self.per_token - steps * self.decode
+            self.held_up[replica] += max(stall, 0)
         for number in batch:
             self.plan(now + computed * self.per_token, PREFILL, number)
 

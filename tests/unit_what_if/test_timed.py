@@ -144,13 +144,26 @@ def test_two_that_wait_together_share_what_the_first_computes() -> None:
 
 def test_prompts_that_wait_are_computed_in_one_step_and_ready_together() -> None:
     """8 tokens are under way until 10 ms, 2 of which every step costs. 8 and 4 go into the next
-    step, to 24 ms, and 8 more are too many for it: 34 ms. Nobody finds what is computed with it."""
+    step, to 24 ms, and 8 more are too many for it: 34 ms. The 4 are what is left of 8, whose first
+    block is computed in the same step."""
     clock = replace(CLOCK, prefill_overhead_seconds=0.002, batched_tokens=16)
-    prompts = at([(8, [0, 1]), (8, [2, 3]), (4, [2]), (8, [4, 5])], [0.0, 0.001, 0.002, 0.003])
+    prompts = at([(8, [0, 1]), (8, [2, 3]), (8, [2, 6]), (8, [4, 5])], [0.0, 0.001, 0.002, 0.003])
     served = serve_timed(prompts, FULL, fleet(clock=clock))
     assert ttft(served) == [0.01, 0.023, 0.022, 0.031]
-    assert cached(served) == [0, 0, 0, 0]
+    assert cached(served) == [0, 0, 4, 0]
     assert [round(own, 6) for own in served.prefill_seconds] == [0.01, 0.01, 0.004, 0.01]
+
+
+def test_a_prefill_holds_up_what_decodes_beside_it() -> None:
+    """A decodes 4 tokens of 10 ms from 4 ms on. B's prefill, until 104 ms, lets it have one of them
+    in that time, so that it ends at 134 instead of 44 ms. Only two run at once: C, 8 tokens, waits
+    for that from 50 ms on. In steps of 50 tokens A gets two of them there, and ends at 124 ms."""
+    prompts = at([(4, [0]), (100, list(range(10, 35))), (8, [1, 2])], [0.0, 0.0, 0.05], [5, 99, 0])
+    for batched, expected in ((None, 0.092), (50, 0.082)):
+        clock = replace(
+            CLOCK, decode_seconds_per_token=0.01, most_running=2, batched_tokens=batched
+        )
+        assert ttft(serve_timed(prompts, FULL, fleet(clock=clock)))[2] == expected
 
 
 def test_an_answer_takes_memory_until_its_turn_comes() -> None:
