@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _GIB = 1 << 30
 # What counts as nearly as good as an unlimited cache.
 _NEARLY_ALL = 0.95
+# From so many points on their fractions say nothing.
+_WHOLE_POINTS = 10
 _MOST_GROUPS, _MOST_CAPACITIES = 20, 6
 
 Row = dict[str, int | float | str | None]
@@ -240,4 +242,5 @@ def _size(amount: float, unit: str) -> str:
 
 def _rate(points: float, per: float, unit: str) -> str:
     of = "a GiB" if unit == "GiB" else f"each {per:,.0f} blocks"
-    return f"{points:.2g} {of}"
+    told = f"{points:,.0f}" if points >= _WHOLE_POINTS else f"{points:.2g}"
+    return f"{told} {of}"

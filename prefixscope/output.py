@@ -116,7 +116,9 @@ TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
 # What an empty answer may mean, where "no data" reads as "nothing there".
 _EMPTY = {
     "isolation": "no data: no audit has found two scopes with a prefix in common, or none has "
-    "looked yet (every hour in an exporter, at the end of ingest --store)"
+    "looked yet (every hour in an exporter, at the end of ingest --store)",
+    "layout": "no data: nothing was found in the last day, or nobody has looked yet (every hour in "
+    "an exporter, at the end of ingest --store)",
 }
 
 
