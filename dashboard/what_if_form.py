@@ -11,6 +11,7 @@ from replay.calibration import Calibration, Figure
 from replay.hashes import HASH_GRAIN_TOKENS
 
 ASKED = "what-if-asked"
+_MOST_FINDINGS = 5
 _LIFETIMES = {60: "1 min", 300: "5 min", 900: "15 min", 3600: "1 h"}
 
 
@@ -161,6 +162,8 @@ def _mended(traffic: Traffic) -> bool:
     if not traffic.findings:
         return False
     chosen = st.checkbox("Layout of prompts mended, where these come always:", value=True)
-    for finding in traffic.findings:
+    for finding in traffic.findings[:_MOST_FINDINGS]:
         st.text(finding)
+    if len(traffic.findings) > _MOST_FINDINGS:
+        st.text(f"and {len(traffic.findings) - _MOST_FINDINGS} more: page Why, Prompts")
     return chosen

@@ -9,6 +9,7 @@ from dashboard.answers import Answers
 from dashboard.figures.rows import Row
 from dashboard.figures.safe import code_span
 from dashboard.filters import iso
+from dashboard.report.text import counted
 from dashboard.what_if_form import Traffic, form
 from dashboard.what_if_run import replayed
 from replay.calibration import Calibration
@@ -50,10 +51,13 @@ def body(answers: Answers) -> None:
 def _words(answers: Answers, row: Row) -> str:
     """What would be replayed."""
     model = code_span(row["model"])
-    told = f"{row['chain_requests']:,} requests of {model} with {row['hashes']:,} hashes of blocks."
+    requests = counted(row["chain_requests"], "request")
+    told = f"{requests} of {model} with {row['hashes']:,} hashes of blocks."
     ignored = [name for name in answers.filters.dimension_filters() if name != "model"]
     if ignored:
-        told += f" A replica serves them all, so {' and '.join(ignored)} chosen above are ignored."
+        told += f" Replicas serve all of them, whatever {' and '.join(ignored)} above says."
+    if row["hashes"] > what_if.MOST_HASHES:
+        told += f" The newest of them are replayed, with at most {what_if.MOST_HASHES:,} hashes."
     return f"{told} {page.window_words(answers)} {page.rows_kept(answers)}"
 
 
