@@ -24,7 +24,10 @@ def as_json(
         "observed": found.observed_ratio,
         "unlimited": found.bound_ratio,
         "arms": [arm_row(each, gpus, setting.token_bytes) for each in found.results],
-        "by": {name: [group_row(each, gpus) for each in rows] for name, rows in found.by.items()},
+        "by": {
+            name: [group_row(each, gpus, setting.token_bytes) for each in rows]
+            for name, rows in found.by.items()
+        },
         "differences": [asdict(each) for each in found.differences],
         "gain": asdict(found.gain) if found.gain else None,
         "mended": found.mended_words,

@@ -162,8 +162,11 @@ def _moved(moved: Moved, token_bytes: int | None) -> dict[str, object]:
     return tokens | {name: count * token_bytes for name, count in sizes.items()}
 
 
-def group_row(each: GroupResult, gpus: int) -> dict[str, object]:
+def group_row(each: GroupResult, gpus: int, token_bytes: int | None = None) -> dict[str, object]:
     """Figures of one group in one arm, by the same names."""
+    loaded: dict[str, object] = {"loaded_tokens": each.loaded_tokens}
+    if token_bytes is not None:
+        loaded["loaded_bytes"] = each.loaded_tokens * token_bytes
     return {
         "arm": each.arm,
         "group": each.group,
@@ -171,6 +174,7 @@ def group_row(each: GroupResult, gpus: int) -> dict[str, object]:
         "prompt_tokens": each.prompt_tokens,
         "cached_tokens": each.cached_tokens,
         "token_hit_ratio": each.token_hit_ratio,
+        **loaded,
         **_times(each, gpus),
     }
 

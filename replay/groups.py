@@ -15,13 +15,15 @@ OTHERS, UNNAMED = "(others)", "(none)"
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """One arm and one group; without a clock times are None, as in `ArmResult`."""
+    """One arm and one group; without a clock times are None, as in `ArmResult`. `loaded_tokens`:
+    of the cached ones those that came from tiers below."""
 
     arm: str
     group: str
     requests: int
     prompt_tokens: int
     cached_tokens: int
+    loaded_tokens: int = 0
     prefill_seconds: float | None = None
     ttft_mean_seconds: float | None = None
     ttft_seconds: dict[int, float] | None = None
@@ -67,6 +69,7 @@ def _of_arm(
     sizes = np.bincount(own, minlength=len(names))
     prompt = np.bincount(own, served.prompt_tokens[took], len(names))
     cached = np.bincount(own, served.cached_tokens[took], len(names))
+    loaded = np.bincount(own, served.loaded_tokens[took], len(names))
     found = {
         group: GroupResult(
             arm=arm,
@@ -74,6 +77,7 @@ def _of_arm(
             requests=int(sizes[group]),
             prompt_tokens=int(prompt[group]),
             cached_tokens=int(cached[group]),
+            loaded_tokens=int(loaded[group]),
         )
         for group in np.flatnonzero(sizes).tolist()
     }

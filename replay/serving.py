@@ -43,6 +43,12 @@ class Outcome:
     loaded: Numbers = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     stored_tokens: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
 
+    @property
+    def loaded_tokens(self) -> Numbers:
+        """From all tiers below, of each request."""
+        loaded: Numbers = self.loaded.sum(axis=1)
+        return loaded if self.tiers else np.zeros_like(self.cached_tokens)
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -106,7 +112,7 @@ def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
         caches=arm.caches,
         clients=setting.clients,
     )
-    served = serve_timed(prompts, setting.rule_of(prompts), fleet, recorded.sessions)
+    served = serve_timed(prompts, setting.rule_of(arm, block), fleet, recorded.sessions)
     return Outcome(
         served.prompt_tokens, served.cached_tokens, served.replica, served.refused,
         served.evicted_blocks, Times(served.ttft_seconds, served.prefill_seconds),
@@ -118,8 +124,8 @@ def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
 def _untimed(arm: Arm, prompts: Prompts, recorded: Recorded, setting: Setting) -> Outcome:
     replicas = arm.replicas or setting.replicas
     router = replace(setting.router, name=arm.router)
-    capacity = setting.capacity_of(arm, recorded.prompts.block_tokens)
-    rule = setting.rule_of(prompts)
+    block = recorded.prompts.block_tokens
+    capacity, rule = setting.capacity_of(arm, block), setting.rule_of(arm, block)
     serve = serve_by_trees if setting.cache == "radix" else serve_by_blocks
     served = serve(prompts, rule, router, replicas, capacity, recorded.sessions)
     return Outcome(

@@ -96,9 +96,11 @@ class Setting:
             return "blocks with a lifetime and a tier below are not modelled together"
         return None
 
-    def rule_of(self, prompts: Prompts) -> CacheRule:
-        """The rule for the blocks of these prompts."""
-        return replace(self.rule, block_tokens=prompts.block_tokens)
+    def rule_of(self, arm: Arm, recorded_block_tokens: int) -> CacheRule:
+        """The rule by the blocks of an arm; one of a fixed block keeps that."""
+        if arm.block_tokens is None or self.rule.block_tokens != recorded_block_tokens:
+            return self.rule
+        return replace(self.rule, block_tokens=arm.block_tokens)
 
     def capacity_of(self, arm: Arm, recorded_block_tokens: int) -> int | None:
         """The memory of an arm in its own blocks."""

@@ -274,6 +274,11 @@ def test_a_host_tier_gives_back_what_the_device_lost() -> None:
     assert (list(one.moved), list(both.moved)) == (["disk"], ["host", "disk"])
     assert one.moved["disk"] == Moved(loaded_tokens=12, stored_tokens=12)
     assert both.loaded_tokens == both.cached_tokens == 12
+    labels = Labels(np.array([0, 1, 1, 0, 0, 0]), ["a", "b"])
+    by = experiment(Recorded(prompts=prompts, tenant=labels), below).by["tenant"]
+    assert [(each.group, each.arm, each.loaded_tokens) for each in by] == [
+        ("a", "round-robin", 12), ("a", "host:1", 12), ("b", "round-robin", 0), ("b", "host:1", 0),
+    ]  # fmt: skip
 
 
 def test_idle_blocks_are_lost_after_their_lifetime() -> None:
