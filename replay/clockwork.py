@@ -24,14 +24,16 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Requests(NamedTuple):
-    """One entry a request: tokens, microseconds, blocks of it that can be found and that are
-    filled with its answer; where on the ring its key is, and where its slots are kept, of which one
-    that fits no replica has none."""
+    """One entry a request: tokens, microseconds, blocks of it that can be found, with
+    those of its answer that a later prompt names (`kept`), with all of its answer (`filled`); where
+    on the ring its key is, and where its slots are kept, of which one that fits no replica has
+    none."""
 
     arrived: Numbers
     prompt: Numbers
     ceiling: Numbers
     stored: Numbers
+    kept: Numbers
     filled: Numbers
     decode: Numbers
     firsts: Numbers
@@ -270,7 +272,8 @@ def _start(
         if len(below.shelves):
             write_back(below, replica, lost)
         if rules.batched:  # those behind it in the same step find its blocks
-            _publish(requests, rules, pools, below, views, results, held, replica, request, now)
+            _publish(requests, rules, pools, below, views, results, held, replica, request, 0,
+                     requests.stored[request], now)  # fmt: skip
     queues.prefilling[replica] = begun
     if begun:
         # What decodes there gets one token a step.
@@ -345,7 +348,8 @@ def _end(
         results.ready[request] = now
         results.waited[request] += owed
         if rules.batched == 0:
-            _publish(requests, rules, pools, below, views, results, held, replica, request, now)
+            _publish(requests, rules, pools, below, views, results, held, replica, request, 0,
+                     requests.stored[request], now)  # fmt: skip
         queues.prefilling[replica] -= 1
         queues.loads[replica] -= results.estimate[request]
         plan(events, now + requests.decode[request], request)
@@ -354,8 +358,11 @@ def _end(
         plan(events, now + owed, request)
         return NONE
     else:
-        stored, filled = requests.stored[request], requests.filled[request]
-        release(pools, replica, held, now, stored, filled)
+        stored, kept = requests.stored[request], requests.kept[request]
+        if kept > stored:
+            _publish(requests, rules, pools, below, views, results, held, replica, request, stored,
+                     kept, now)  # fmt: skip
+        release(pools, replica, held, now, kept, requests.filled[request])
         queues.running[replica] -= 1
         queues.ended[0] += 1
     return replica
@@ -372,13 +379,15 @@ def _publish(
     held: Small,
     replica: int,
     request: int,
+    first: int,
+    last: int,
     now: int,
 ) -> None:
-    """The blocks of a prompt can be found from now on."""
+    """The blocks of a request from `first` to before `last` can be found from now on."""
     begin = requests.begins[request]
-    chain = requests.blocks[begin : begin + requests.stored[request]]
+    chain, own = requests.blocks[begin + first : begin + last], held[first:last]
     oldest = now - rules.lifetime
-    count = publish(pools, replica, chain, held, now, oldest, results.changed)
+    count = publish(pools, replica, chain, own, now, oldest, results.changed)
     fresh = results.changed[:count]
     tell(views, fresh, replica, True, now + rules.lag)
     if len(below.shelves):

@@ -66,7 +66,7 @@ def curve(prompts: Prompts, rule: CacheRule, counted_from: int = 0) -> Curve:
     only, so the two are different curves. ValueError for a rule with a lifetime.
     """
     size = prompts.block_tokens
-    stored = prompts.stored_blocks(rule.by_memory_alone())
+    stored = prompts.kept_blocks(rule.by_memory_alone())
     found = -(-prompts.ceiling_tokens(rule) // size)
     distinct = prompts.distinct_blocks
     hits, shortfalls = np.zeros(distinct + 1, np.int32), np.zeros(distinct + 1, np.int64)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from replay.answers import with_answers
 from replay.chain_rows import chains_of, codes, deployments_of, lengths_of, row_pieces
 from replay.contents import prefix_names
 from replay.known_blocks import Blocks, mixed, numbered, within
@@ -21,6 +22,7 @@ from replay.layout_chains.prompts import Prompts as Layout
 from replay.layout_chains.words import mended_words
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
+from replay.recorded_rows import turns_of
 from replay.traffic import Chains, Numbers, Small, starts_of
 
 # Findings are of so many requests and hashes of a template, whole sessions, as the exporter's are.
@@ -65,7 +67,9 @@ def mended(prompts: Prompts, told: Layout, template: Labels | None, space: Numbe
     if not words:
         why = _OF_ANSWERS if found_any else NOTHING_FOUND
         return Mended(None, [why if told.contents_known else f"{why}; {_WITHOUT_CONTENTS}"])
-    return Mended(replace(prompts, blocks=_numbers(contents, space)), words)
+    starts = starts_of([len(blocks) for blocks in contents])
+    blocks = _numbers(contents, space)
+    return Mended(replace(prompts, blocks=blocks, starts=starts, answer_blocks=None), words)
 
 
 def with_mended(recorded: Recorded, rows: pa.Table) -> Recorded:
@@ -89,7 +93,11 @@ def with_mended(recorded: Recorded, rows: pa.Table) -> Recorded:
     scope = codes(rows, "scope")
     space = deployments_of(rows) * (int(scope.max(initial=0)) + 1) + scope
     found = mended(recorded.prompts, told, recorded.template, space)
-    return replace(recorded, mended=found.prompts, mended_words=found.words)
+    prompts = found.prompts
+    if prompts is not None:
+        turns = turns_of(rows, recorded.prompts, recorded.sessions, recorded.template)
+        prompts = with_answers(prompts, turns)
+    return replace(recorded, mended=prompts, mended_words=found.words)
 
 
 def _with_contents(rows: pa.Table, chains: Chains) -> Chains:

@@ -18,7 +18,8 @@ class Prompts:
 
     `blocks`: numbers from 0 of the blocks of all prompts, those of request i from `starts[i]` to
     before `starts[i + 1]`; each stands for `block_tokens`, the last of a prompt for what is left
-    of it where it is named at all.
+    of it where it is named at all. The last `answer_blocks` of a request are no part of its prompt:
+    its answer filled them, and a later prompt names them; None: no answer is named.
     """
 
     arrived: Seconds
@@ -27,6 +28,7 @@ class Prompts:
     blocks: Small
     starts: Numbers
     block_tokens: int
+    answer_blocks: Numbers | None = None
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -36,14 +38,29 @@ class Prompts:
         """How many different blocks there are."""
         return int(self.blocks.max(initial=-1)) + 1
 
+    @property
+    def lengths(self) -> Numbers:
+        """Blocks of each prompt, its answer's left out."""
+        lengths: Numbers = np.diff(self.starts)
+        return lengths if self.answer_blocks is None else lengths - self.answer_blocks
+
     def stored_blocks(self, rule: CacheRule) -> Numbers:
         """How many blocks of each prompt a cache keeps: with the last, partial one only where the
         rule has it so."""
         whole = self.prompt_tokens // self.block_tokens
         if rule.ceiling == "partial":
             whole = -(-self.prompt_tokens // self.block_tokens)
-        kept = np.minimum(whole, np.diff(self.starts))
+        kept = np.minimum(whole, self.lengths)
         return np.where(rule.too_short(self.prompt_tokens), 0, kept)
+
+    def kept_blocks(self, rule: CacheRule) -> Numbers:
+        """The same with the blocks of answers that have a name, where they stand behind all of
+        their prompt."""
+        stored = self.stored_blocks(rule)
+        if self.answer_blocks is None or rule.ceiling == "partial":
+            return stored
+        whole = (stored == self.lengths) & (stored > 0)
+        return np.where(whole, stored + self.answer_blocks, stored)
 
     def ceiling_tokens(self, rule: CacheRule) -> Numbers:
         """What of each prompt could be found at best."""
@@ -59,18 +76,21 @@ class Prompts:
         step, rest = divmod(block_tokens, self.block_tokens)
         if rest or not step:
             raise ValueError(f"{block_tokens} is no multiple of {self.block_tokens} tokens")
-        lengths = np.diff(self.starts)
-        place = ranges(np.zeros(len(lengths), np.int64), lengths)
+        lengths, whole = self.lengths, np.diff(self.starts)
+        place = ranges(np.zeros(len(whole), np.int64), whole)
         has_rest = (lengths % step > 0) & (lengths * self.block_tokens >= self.prompt_tokens)
-        is_rest = np.repeat(np.where(has_rest, lengths - 1, -1), lengths) == place
+        has_rest &= lengths == whole  # else its answer stands there
+        is_rest = np.repeat(np.where(has_rest, lengths - 1, -1), whole) == place
+        answers = whole // step - lengths // step
         is_name = (place % step == step - 1) | is_rest
         return Prompts(
             arrived=self.arrived,
             prompt_tokens=self.prompt_tokens,
             output_tokens=self.output_tokens,
             blocks=numbered(self.blocks[is_name].astype(np.uint64))[0],
-            starts=starts_of(lengths // step + has_rest),
+            starts=starts_of(whole // step + has_rest),
             block_tokens=block_tokens,
+            answer_blocks=None if self.answer_blocks is None else answers,
         )
 
     def picked(self, which: Flags | Numbers) -> "Prompts":
@@ -83,4 +103,5 @@ class Prompts:
             blocks=self.blocks[ranges(self.starts[:-1][which], lengths)],
             starts=starts_of(lengths),
             block_tokens=self.block_tokens,
+            answer_blocks=None if self.answer_blocks is None else self.answer_blocks[which],
         )

@@ -31,7 +31,7 @@ def serve_by_trees(
     capacity = capacity_pages or max(prompts.distinct_blocks, 1)
     trees = [RadixCache(capacity, whole_leaves) for _ in range(replicas)]
     fleet = _Fleet(trees, router, Ring.of(replicas).owners, prompts.block_tokens)
-    firsts = Ring.of(replicas).first(router.keys(prompts.blocks, prompts.starts, sessions))
+    firsts = Ring.of(replicas).first(router.keys(prompts, sessions))
     columns = zip(
         prompts.prompt_tokens.tolist(),
         prompts.ceiling_tokens(rule).tolist(),

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replay.answers import following_turns, with_answers
 from replay.chain_rows import (
     OF_TEXT,
     chains_of,
@@ -114,17 +115,32 @@ def _recorded(rows: pa.Table, grain_tokens: int) -> Recorded:
         starts=chains.starts,
         block_tokens=grain_tokens,
     )
+    sessions, template = _sessions(rows), _labels(rows["template"])
+    turns = turns_of(rows, prompts, sessions, template)
+    merged = _merged(prompts, chains, lengths_of(rows["content_hashes"]), deployment)
     return Recorded(
-        prompts=prompts,
-        merged=_merged(prompts, chains, lengths_of(rows["content_hashes"]), deployment),
-        sessions=_sessions(rows),
-        template=_labels(rows["template"]),
+        prompts=with_answers(prompts, turns),
+        merged=None if merged is None else with_answers(merged, turns),
+        sessions=sessions,
+        template=template,
         tenant=_labels(rows["tenant"]),
         scope=_labels(rows["scope"]),
         replica=_labels(rows["replica"]),
         model=rows["model"][0].as_py(),
         token_hit_ratio=_observed(rows),
     )
+
+
+def turns_of(
+    rows: pa.Table, prompts: Prompts, sessions: Names | None, template: Labels | None
+) -> Numbers:
+    """Which request sends the answer of each again, by what of its rows was cached; as
+    `following_turns` has it."""
+    kind = np.zeros(len(rows), np.int64) if template is None else template.codes
+    sizes = whole_of(rows["block_size"], 0)
+    unit = int(np.bincount(sizes[sizes > 0]).argmax()) if sizes.any() else prompts.block_tokens
+    cached = whole_of(rows["cached_tokens"], NOT_REPORTED)
+    return following_turns(prompts, sessions, kind, cached, unit)
 
 
 def _apart(names: Names, chains: Chains, space: Numbers) -> Names:

@@ -22,6 +22,7 @@ import numpy as np
 
 from replay.compiled import borrowing
 from replay.known_blocks import GOLDEN, mixed
+from replay.prompts import Prompts
 from replay.traffic import Names, Numbers, Small
 
 ROUTERS = (
@@ -60,11 +61,11 @@ class Router:
         """Its place in ROUTERS, as compiled code knows it."""
         return ROUTERS.index(self.name)
 
-    def keys(self, blocks: Small, starts: Numbers, sessions: Names | None) -> Names:
+    def keys(self, prompts: Prompts, sessions: Names | None) -> Names:
         """What consistent hashing goes by: of `session` the conversation, where it is known."""
         if self.number == SESSION and sessions is not None:
             return sessions
-        return keys_of(blocks, starts, self.prefix_blocks)
+        return keys_of(prompts.blocks, prompts.starts, self.prefix_blocks, prompts.lengths)
 
     def draws(self, requests: int) -> Numbers:
         """A number for each request, from which `random` chooses."""
@@ -96,10 +97,13 @@ class Ring:
         return found
 
 
-def keys_of(blocks: Small, starts: Numbers, prefix_blocks: int) -> Names:
+def keys_of(
+    blocks: Small, starts: Numbers, prefix_blocks: int, lengths: Numbers | None = None
+) -> Names:
     """The key of every prompt: its block number `prefix_blocks`, which stands for all before it
-    too, or the last one of a shorter prompt. Prompts without a block are all alike."""
-    lengths = np.diff(starts)
+    too, or the last one of a shorter prompt. Prompts without a block are all alike. `lengths`:
+    blocks of each prompt, where others stand behind them."""
+    lengths = np.diff(starts) if lengths is None else lengths
     place = starts[:-1] + np.minimum(lengths, prefix_blocks) - 1
     keys = np.zeros(len(lengths), np.uint64)
     named = lengths > 0

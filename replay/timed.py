@@ -10,7 +10,7 @@ What happens, in whole microseconds, so that a replay is the same on every machi
   replicas that compute the same block at once both compute it.
 - While it is computed, those that decode on its replica get one token a step.
 - At its end it gives all blocks back, tail first. Blocks filled with its answer stay until their
-  memory is needed, as in engines, but a trace has no names for them: nobody finds them.
+  memory is needed, as in engines; those that no later prompt names are found by nobody.
 - With tiers below, what the device loses goes there (or everything does when computed), what the
   first of them loses to the next, and comes back behind the device's own hits.
 """
@@ -25,7 +25,7 @@ from replay.event_heap import empty_events
 from replay.pools import EVICTED, NONE, empty_pools
 from replay.prompts import Prompts
 from replay.router_views import empty_views
-from replay.routers import SESSION, Ring, Router, keys_of
+from replay.routers import Ring, Router
 from replay.rules import CacheRule
 from replay.tier_below import empty_below
 from replay.traffic import Flags, Moments, Names, Numbers, Seconds, Small, starts_of
@@ -153,9 +153,7 @@ def _requests(
     prompts: Prompts, rule: CacheRule, fleet: Fleet, sessions: Names | None, needed: Numbers
 ) -> Requests:
     """`needed`: 0 of those that fit no replica."""
-    keys = keys_of(prompts.blocks, prompts.starts, fleet.router.prefix_blocks)
-    if fleet.router.number == SESSION and sessions is not None:
-        keys = sessions
+    keys = fleet.router.keys(prompts, sessions)
     ceiling = prompts.ceiling_tokens(rule)
     tokens = np.maximum(prompts.output_tokens - 1, 0)
     draws = np.random.default_rng(fleet.router.seed).integers(0, 1 << 31, len(prompts))
@@ -164,6 +162,7 @@ def _requests(
         prompt=prompts.prompt_tokens,
         ceiling=ceiling if fleet.caches else np.zeros_like(ceiling),
         stored=prompts.stored_blocks(rule) if fleet.caches else np.zeros_like(ceiling),
+        kept=prompts.kept_blocks(rule) if fleet.caches else np.zeros_like(ceiling),
         filled=_filled(prompts, rule) if fleet.caches else np.zeros_like(ceiling),
         decode=_microseconds(tokens * fleet.clock.decode_seconds_per_token),
         firsts=Ring.of(fleet.replicas).first(keys),

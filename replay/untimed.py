@@ -63,12 +63,12 @@ def serve(
     distinct = max(prompts.distinct_blocks, 1)
     capacity = distinct if capacity_blocks is None else min(capacity_blocks, distinct)
     ring = Ring.of(replicas)
-    keys = router.keys(prompts.blocks, prompts.starts, sessions)
+    keys = router.keys(prompts, sessions)
     replica = np.empty(len(prompts), np.int32)
     cached = np.empty(len(prompts), np.int64)
     evicted = np.zeros(replicas, np.int64)
     _serve(
-        prompts.blocks, prompts.starts, prompts.stored_blocks(rule.by_memory_alone()),
+        prompts.blocks, prompts.starts, prompts.kept_blocks(rule.by_memory_alone()),
         prompts.ceiling_tokens(rule), prompts.prompt_tokens, prompts.block_tokens,
         ring.first(keys), ring.owners, router.draws(len(prompts)), router.number, router.slack,
         router.load_weight, capacity, distinct, replica, cached, evicted,
