@@ -14,6 +14,8 @@ from replay.arms import arm_named
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, ago, words
 
 KEY = "a1b2c3d4"
+# Where nothing is compiled yet, the first replay takes as long as that.
+COMPILING_SECONDS = 300
 
 
 def test_the_page_begins_with_what_the_store_tells_of_the_model(
@@ -47,7 +49,8 @@ def test_three_clicks_to_what_routing_would_save(
     app = open_page("what_if")  # the first
     assert not app.exception
     app.number_input[0].set_value(2)
-    app.button[-1].click().run()  # the second; a third would be a wish of one's own
+    # The second; a third would be a wish of one's own, such as last week instead of six hours.
+    app.button[-1].click().run(timeout=COMPILING_SECONDS)
     assert not app.exception
     assert "Caching saves 0 GPU-seconds of prefill" in words(app)
     assert "Routing by bounded-load saves" in words(app)
@@ -97,7 +100,7 @@ def test_scopes_layout_and_tenants_are_tried_and_told_where_the_traffic_has_them
         "Layout of prompts mended",
     ]
     assert f"t: Put {HOSTILE} last." in [text.value for text in app.text]
-    app.button[-1].click().run()
+    app.button[-1].click().run(timeout=COMPILING_SECONDS)
     assert not app.exception
     assert "Mending the layout of prompts would then save" in words(app)
     ratios = dict(
