@@ -115,12 +115,13 @@ def _shown(columns: tuple[Column, ...], rows: list[dict[str, object]]) -> list[C
 
 def _print_limits(console: Console, found: "Experiment") -> None:
     """What is in no figure, and what no figure could exceed."""
-    refused = max((each.refused_requests for each in found.results), default=0)
-    if refused:
-        whole = max(each.requests + each.refused_requests for each in found.results)
+    worst = max(found.results, key=lambda each: each.refused_requests)
+    if refused := worst.refused_requests:
+        is_same = all(each.refused_requests == refused for each in found.results)
+        where = "" if is_same else f" in {worst.arm}"
         console.print(
-            f"{refused:,} of {whole:,} requests are larger than a replica's memory: refused, and in"
-            " no figure.",
+            f"{refused:,} of {refused + worst.requests:,} requests are larger than a replica's "
+            f"memory{where}: refused, and in no figure.",
             style="yellow",
         )
     if found.observed_ratio is not None:

@@ -66,20 +66,24 @@ class _Change:
 
 def _sentence(change: _Change, results: Mapping[str, ArmResult]) -> str:
     subject, told = _subject(change), change.difference
+    arm, base = results[change.arm.name], results[change.base.name]
     beside = f" beside {change.base.name}"
     notes = []
     if change.is_caching:
         beside, notes = "", [f"{change.arm.name} → {change.base.name}"]
     if told is not None and told.low <= 0 <= told.high:
         return f"{subject} makes no difference{beside} that can be told."
-    if told is None:
-        arm, base = (results[each.name].prefill_seconds for each in (change.arm, change.base))
-        saved = change.saved((arm or 0.0) - (base or 0.0))
-    else:
+    if told is not None:
         saved = change.saved(told.change)
         # Both ends are on the side of the difference itself, which "saves" or "costs" says.
         low, high = sorted(abs(change.saved(end)) for end in (told.low, told.high))
         notes.append(f"95 %: {amount(low)} to {amount(high)}")
+    elif arm.requests == base.requests:
+        saved = change.saved((arm.prefill_seconds or 0.0) - (base.prefill_seconds or 0.0))
+    else:
+        return f"{subject}: too few requests fit both to say what it saves{beside}."
+    if arm.requests != base.requests:
+        notes.append("of requests that fit both")
     brackets = f" ({'; '.join(notes)})" if notes else ""
     return f"{subject} {_saves(saved, change.found)}{beside}{brackets}."
 

@@ -34,6 +34,7 @@ Replicas = Annotated[
     int | None,
     typer.Option(
         min=1,
+        max=1024,
         help="How many serve.",
         show_default="as the store tells, else 4",
         rich_help_panel=_FLEET,

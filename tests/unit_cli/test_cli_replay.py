@@ -197,6 +197,10 @@ def test_what_is_refused_is_in_no_figure_and_not_in_the_bound(cli: Cli, tmp_path
     told = json.loads(done.out)
     assert [each["refused_requests"] for each in told["arms"]] == [1] * len(told["arms"])
     assert told["unlimited"] == told["arms"][1]["token_hit_ratio"] == 2 / 3
+    asked = ("replay", path, "--replicas", "1", "--capacity-blocks", "10", "--arms")
+    assert "1 of 4 requests are larger than a replica's memory: ref" in cli(*asked, "sticky").out
+    more = cli(*asked, "sticky,memory:3").out
+    assert "1 of 4 requests are larger than a replica's memory in sticky: ref" in more
 
 
 def test_more_memory_than_could_be_used_costs_nothing(cli: Cli, tmp_path: Path) -> None:

@@ -100,6 +100,21 @@ def test_what_costs_more_is_said_to_cost() -> None:
     ]  # fmt: skip
 
 
+def test_arms_that_serve_other_requests_are_compared_by_those_that_fit_both() -> None:
+    """With less memory fewer requests fit: what these take in sum says nothing."""
+    arms = {"round-robin": (100.0, 1.0), "memory:0.5": (20.0, 1.0)}
+    known = found(arms, prefill("memory:0.5", "round-robin", 10, 8, 12))
+    known.results[1] = replace(known.results[1], requests=7, refused_requests=3)
+    assert gain_words(known, 1) == [
+        ("Memory of 0.5 × the size costs 5.00 GPU-seconds of prefill a day beside round-robin "
+         "(95 %: 4.00 to 6.00; of requests that fit both).")
+    ]  # fmt: skip
+    assert gain_words(replace(known, differences=[]), 1) == [
+        ("Memory of 0.5 × the size: too few requests fit both to say what it saves beside "
+         "round-robin.")
+    ]  # fmt: skip
+
+
 def test_whose_the_gain_is_adds_up_in_words() -> None:
     told = replace(found(USUAL), gain=Gain("sticky+mended", 1000, 400, -50, has_layout=True))
     assert split_words(told, 1) == (
