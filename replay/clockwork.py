@@ -51,6 +51,7 @@ class Rules(NamedTuple):
     router: int
     slack: float
     load_weight: float
+    counts_requests: bool
     prefill: float
     overhead: int
     batched: int
@@ -64,7 +65,7 @@ class Rules(NamedTuple):
 
 class Queues(NamedTuple):
     """Of each replica: first and last that wait, how many run, how many prefills are under way,
-    microseconds that prefills have held up decoding so far, tokens to be computed, and those it
+    microseconds that prefills have held up decoding so far, its load, and tokens it
     would have to compute of the request that arrives. `following`: the next that waits."""
 
     first: Small
@@ -179,7 +180,7 @@ def _arrive(
     results.replica[request] = chosen
     estimate = _uncached(requests, rules, pools, views, chosen, request, now)
     results.estimate[request] = estimate
-    queues.loads[chosen] += estimate
+    queues.loads[chosen] += 1 if rules.counts_requests else estimate
     if rules.guesses:
         begin = requests.begins[request]
         for place in range(begin, begin + requests.stored[request]):
@@ -351,7 +352,8 @@ def _end(
             _publish(requests, rules, pools, below, views, results, held, replica, request, 0,
                      requests.stored[request], now)  # fmt: skip
         queues.prefilling[replica] -= 1
-        queues.loads[replica] -= results.estimate[request]
+        if not rules.counts_requests:
+            queues.loads[replica] -= results.estimate[request]
         plan(events, now + requests.decode[request], request)
     elif owed and requests.decode[request]:
         results.waited[request] += owed
@@ -364,6 +366,8 @@ def _end(
                      kept, now)  # fmt: skip
         release(pools, replica, held, now, kept, requests.filled[request])
         queues.running[replica] -= 1
+        if rules.counts_requests:
+            queues.loads[replica] -= 1
         queues.ended[0] += 1
     return replica
 

@@ -12,8 +12,9 @@
 | longest-prefix | the one that holds most of the prompt, whatever its load |
 
 Load is in tokens: those to be computed that are outstanding, or, without a clock, those computed
-so far. Bounded loads: Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads",
-2018, here with tokens, and a replica judged by the load it has before the request.
+so far. With a clock it can be requests under way instead, by which most gateways go.
+Bounded loads: Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads", 2018, here
+with tokens, and a replica judged by the load it has before the request.
 """
 
 from dataclasses import dataclass
@@ -42,12 +43,14 @@ _RING_PLACES = 160
 
 @dataclass(frozen=True, kw_only=True)
 class Router:
-    """One of ROUTERS and its settings. `prefix_blocks`: leading blocks that make a key."""
+    """One of ROUTERS and its settings. `prefix_blocks`: leading blocks that make a key.
+    `counts_requests`: load is requests under way, until their last token."""
 
     name: str
     prefix_blocks: int = 2
     slack: float = 1.25
     load_weight: float = 1.0
+    counts_requests: bool = False
     seed: int = 1
 
     def __post_init__(self) -> None:

@@ -187,6 +187,7 @@ def _rules(prompts: Prompts, fleet: Fleet) -> Rules:
         router=router.number,
         slack=float(router.slack),
         load_weight=float(router.load_weight),
+        counts_requests=router.counts_requests,
         prefill=1 / (clock.prefill_tokens_per_second * MICROSECOND),
         overhead=round(clock.prefill_overhead_seconds / MICROSECOND),
         batched=clock.batched_tokens or 0,

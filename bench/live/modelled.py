@@ -13,8 +13,9 @@ from replay.rules import RULES
 from replay.timed import Fleet, Timed, serve_timed
 
 FULL = RULES["full"].of_blocks(BLOCK_TOKENS)
-# The real router goes by the longest match, and at load only where too little matches.
-CACHE_FIRST = Router(name="round-robin", load_weight=0.1)
+# The real router goes by the longest match, and by requests under way only where too little
+# matches: one of them weighs no more than a token.
+CACHE_FIRST = Router(name="round-robin", load_weight=1.0, counts_requests=True)
 # Whether replicas cache, and which of our routers stands for the real one.
 ARMS = {"off": (False, "round-robin"), "round-robin": (True, "round-robin"),
         "cache-aware": (True, "scored")}  # fmt: skip

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replay.clock import MICROSECOND, Clock, Tier
 from replay.pools import FREE, IDLE, UNKNOWN, Pools, empty_pools
-from replay.routers import ROUTERS
+from replay.routers import ROUTERS, Router
 from replay.rules import RULES
 from replay.timed import serve_timed
 from replay.traffic import Moments
@@ -268,6 +268,18 @@ def test_an_idle_fleet_is_not_piled_onto_its_first_replica() -> None:
     for router in ("least-loaded", "scored", "longest-prefix"):
         served = serve_timed(prompts, FULL, fleet(router, 4))
         assert sorted(served.replica.tolist()) == [0, 1, 2, 3]
+
+
+def test_a_router_may_go_by_requests_under_way_until_their_last_token() -> None:
+    """A decodes on replica 0 to the end, B is soon over on 1. By tokens to be computed both are
+    idle when C comes, which is then the turn of 0; by requests 1 alone is."""
+    prompts = at([(4, [0]), (4, [1]), (4, [2])], [0.0, 1.0, 2.0], [100, 0, 0])
+    clock = replace(CLOCK, decode_seconds_per_token=0.1)
+    for name in ("least-loaded", "scored"):
+        by_tokens = fleet(name, 2, clock=clock)
+        by_requests = replace(by_tokens, router=Router(name=name, counts_requests=True))
+        assert serve_timed(prompts, FULL, by_tokens).replica.tolist() == [0, 1, 0]
+        assert serve_timed(prompts, FULL, by_requests).replica.tolist() == [0, 1, 1]
 
 
 def test_at_most_so_many_run_at_once() -> None:
