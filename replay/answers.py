@@ -39,11 +39,10 @@ def following_turns(
     known = prompts.lengths * prompts.block_tokens > prompts.prompt_tokens - unit_tokens
     pairs = np.flatnonzero(known & _goes_on(prompts, turns))
     proves, judged = _judged(prompts, pairs, cached_tokens[turns[pairs]], unit_tokens)
-    for each in np.unique(kind[pairs]).tolist():
-        own = kind[pairs] == each
-        proven = int((proves & own).sum())
-        if proven and proven >= _MOST * (judged & own).sum():
-            found[pairs[own]] = turns[pairs[own]]
+    kinds, own = np.unique(kind[pairs], return_inverse=True)
+    proven, whole = (np.bincount(own, flags, len(kinds)) for flags in (proves, judged))
+    believed = pairs[((proven > 0) & (proven >= _MOST * whole))[own]]
+    found[believed] = turns[believed]
     return found
 
 
