@@ -49,7 +49,7 @@ def replayed(asked: Asked) -> Replayed | None:
     return Replayed(
         experiment(recorded, setting),
         recorded.model,
-        curve_rows(curve, recorded.prompts.block_tokens),
+        curve_rows(curve, recorded.prompts.block_tokens, setting.capacity_blocks),
         found.words(),
         left_out,
     )

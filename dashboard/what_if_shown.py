@@ -14,7 +14,15 @@ from dashboard.figures.safe import code_span, plain
 from dashboard.replayed import words
 from dashboard.replayed.columns import arm_rows, told
 from dashboard.replayed.document import Subject, render
-from dashboard.replayed.rows import TTFT, Compared, GroupRow, compared, gain_steps, group_rows
+from dashboard.replayed.rows import (
+    TTFT,
+    Compared,
+    GroupRow,
+    at_capacity,
+    compared,
+    gain_steps,
+    group_rows,
+)
 from dashboard.tables import Column
 from dashboard.what_if_choices import Asked
 from dashboard.what_if_run import Replayed
@@ -181,8 +189,10 @@ def _group_columns(by: str, base: str, arm: str, unit: str) -> list[Column]:
     ]
 
 
-def _memory(asked: Asked, found: Replayed) -> None:
-    figure = figures.capacity_curve(found.curve, asked.capacity_tokens)
+def _memory(_asked: Asked, found: Replayed) -> None:
+    setting = found.experiment.setting
+    size = (setting.capacity_blocks or 0) * (setting.rule.block_tokens or 1)
+    figure = figures.capacity_curve(found.curve, at_capacity(found.curve, size))
     page.chart(figure, "what-if-curve", "Token hit ratio by capacity")
     st.caption(words.OF_CURVE)
 

@@ -46,8 +46,14 @@ def as_html(told: Told) -> bytes:
     curve = curve_of_replicas(
         prompts, setting.rule, setting.replicas, min(setting.warm_up_requests, len(prompts))
     )
-    subject = Subject(told.name, [told.words], told.sources)
-    return render(told.found, told.gpus, subject, curve_rows(curve, prompts.block_tokens))
+    rows = curve_rows(curve, prompts.block_tokens, setting.capacity_blocks)
+    subject = Subject(_short(told.name), [told.words], told.sources)
+    return render(told.found, told.gpus, subject, rows)
+
+
+def _short(name: str) -> str:
+    """A file without its folders; an address as it is."""
+    return name if "://" in name else name.rsplit("/", 1)[-1]
 
 
 def _factor(value: object) -> str:

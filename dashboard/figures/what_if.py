@@ -1,15 +1,14 @@
 """Arms side by side, and the hit ratio of every capacity."""
 
 from collections.abc import Sequence
-from math import log10
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.figures.layout import style
 from dashboard.figures.numbers import percent
-from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, LOAD
-from dashboard.figures.rows import Rows, number
+from dashboard.figures.palette import CACHED, COMPUTED, LOAD
+from dashboard.figures.rows import Row, Rows, number
 from dashboard.replayed.charts import colour_of, step_words
 from dashboard.replayed.rows import Step
 
@@ -68,8 +67,8 @@ def gain(steps: Sequence[Step]) -> go.Figure:
     return figure.update_layout(hovermode="closest", margin={"r": 70})
 
 
-def capacity_curve(rows: Rows, marked_tokens: float | None) -> go.Figure:
-    """Token hit ratio by capacity in tokens, on a logarithmic axis; `marked_tokens`: of today."""
+def capacity_curve(rows: Rows, replayed: Row | None) -> go.Figure:
+    """Token hit ratio by capacity in tokens, on a logarithmic axis; `replayed`: its own row."""
     figure = go.Figure(
         go.Scatter(
             x=[row["capacity_tokens"] for row in rows],
@@ -79,12 +78,24 @@ def capacity_curve(rows: Rows, marked_tokens: float | None) -> go.Figure:
             hovertemplate="%{x:,.3~s} tokens: %{y:.1%}<extra></extra>",
         )
     )
+    if replayed is not None:
+        figure.add_trace(_point(replayed))
     style(figure, 320)
-    if marked_tokens:
-        figure.add_vline(x=marked_tokens, line={"color": BEFORE, "dash": "dot"})
-        # An annotation's place on a logarithmic axis is the exponent.
-        figure.add_annotation(x=log10(marked_tokens), y=1, yref="paper", text="as replayed",
-                              showarrow=False, xanchor="right")  # fmt: skip
     figure.update_xaxes(title="tokens of KV a replica", type="log", tickformat=",.3~s")
     figure.update_yaxes(title="token hit ratio", tickformat=".0%", rangemode="tozero")
-    return figure.update_layout(hovermode="closest")
+    return figure.update_layout(hovermode="closest", showlegend=False)
+
+
+def _point(row: Row) -> go.Scatter:
+    """One capacity, named: a point is in sight wherever the curve ends."""
+    ratio = number(row, "token_hit_ratio")
+    return go.Scatter(
+        x=[row["capacity_tokens"]],
+        y=[ratio],
+        mode="markers+text",
+        marker={"color": COMPUTED, "size": 10},
+        text=[f"as replayed: {percent(ratio)}"],
+        textposition="top left",
+        cliponaxis=False,
+        hoverinfo="skip",
+    )

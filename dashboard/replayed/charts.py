@@ -103,32 +103,34 @@ def _square(x: float, y: float) -> Markup:
     return rect(x - 3.5, y - 3.5, 7, 7, COMPUTED)
 
 
-def curve(rows: Rows, marked_tokens: float | None) -> Markup:
-    """Token hit ratio by capacity on a logarithmic axis; `marked_tokens`: of the replay."""
-    left, right, top, base = 44.0, 20.0, 14.0, 150.0
+def curve(rows: Rows, replayed: Row | None) -> Markup:
+    """Token hit ratio by capacity on a logarithmic axis; `replayed`: the row of the replay."""
+    left, right, top, base = 44.0, 20.0, 18.0, 154.0
     sizes = [float(row["capacity_tokens"]) for row in rows]
-    ends = log10(sizes[0]), log10(max(sizes[-1], marked_tokens or 0, sizes[0] * 10))
+    ends = log10(sizes[0]), log10(max(sizes[-1], sizes[0] * 10))
     highest = max((number(row, "token_hit_ratio") or 0.0 for row in rows), default=0.0) or 1.0
 
-    def x(tokens: float) -> float:
-        return left + (WIDTH - left - right) * (log10(tokens) - ends[0]) / (ends[1] - ends[0])
+    def x(row: Row) -> float:
+        place = (log10(row["capacity_tokens"]) - ends[0]) / (ends[1] - ends[0])
+        return left + (WIDTH - left - right) * place
 
-    def y(ratio: float) -> float:
-        return base - (base - top) * ratio / highest
+    def y(ratio: float | None) -> float:
+        return base - (base - top) * (ratio or 0.0) / highest
 
-    told = " ".join(
-        f"{at(x(size))},{at(y(number(row, 'token_hit_ratio') or 0.0))}"
-        for size, row in zip(sizes, rows, strict=True)
-    )
+    told = " ".join(f"{at(x(row))},{at(y(number(row, 'token_hit_ratio')))}" for row in rows)
+    decades = [10.0**power for power in range(ceil(ends[0]), floor(ends[1]) + 1)]
     parts = [
         *(part for ratio in (0.0, highest / 2, highest) for part in _level(left, y(ratio), ratio)),
-        *(part for power in range(ceil(ends[0]), floor(ends[1]) + 1)
-          for part in _decade(x(10.0**power), base, 10.0**power)),
+        *(part for size in decades for part in _decade(x({"capacity_tokens": size}), base, size)),
         void("polyline", points=told, fill="none", stroke=CACHED, stroke_width="1.6"),
-    ]  # fmt: skip
-    if marked_tokens:
-        parts.append(line(x(marked_tokens), top - 6, x(marked_tokens), base, QUIET))
-        parts.append(text(x(marked_tokens) - 4, top - 4, "as replayed", anchor="end"))
+    ]
+    if replayed is not None:
+        ratio = number(replayed, "token_hit_ratio")
+        parts += [
+            void("circle", cx=at(x(replayed)), cy=at(y(ratio)), r="4", fill=COMPUTED),
+            text(x(replayed), y(ratio) - 8, f"as replayed: {percent(ratio)}", anchor="end",
+                 colour=INK),
+        ]  # fmt: skip
     said = (f"From {percent(number(rows[0], 'token_hit_ratio'))} with {whole(sizes[0])} tokens to "
             f"{percent(number(rows[-1], 'token_hit_ratio'))} with {whole(sizes[-1])}")  # fmt: skip
     return chart("curve", base + 18, "Token hit ratio by capacity of a replica", said, *parts)

@@ -42,9 +42,10 @@ class Figure:
 
 FIGURES = (
     Figure("token_hit_ratio", "token hit ratio", "bar", "Cached / prompt tokens."),
-    Figure("ttft_p50_seconds", "TTFT p50", "seconds", "Time to first token, queue included."),
-    Figure("ttft_p90_seconds", "p90", "seconds", "Of nine in ten."),
-    Figure("ttft_p99_seconds", "p99", "seconds", "Of 99 in a hundred."),
+    Figure("ttft_p50_seconds", "TTFT p50", "seconds",
+           "Half of the first tokens come within it, queue included."),
+    Figure("ttft_p90_seconds", "p90", "seconds", "Nine in ten do."),
+    Figure("ttft_p99_seconds", "p99", "seconds", "99 in a hundred do."),
     Figure("prefill_gpu_seconds", "GPU-seconds", "rate",
            "That all replicas are kept by prefill, times GPUs of each; a day where the requests "
            "took an hour at least."),

@@ -14,6 +14,7 @@ from dashboard.replayed.rows import (
     TTFT,
     Compared,
     GroupRow,
+    at_capacity,
     compared,
     gain_steps,
     group_rows,
@@ -184,15 +185,15 @@ def _ratio(arm: str, row: Row) -> str:
 def _curve(found: Experiment, rows: Rows) -> Markup | None:
     if not rows:
         return None
-    capacity = found.setting.capacity_blocks
-    size = found.setting.rule.block_tokens or 1
+    setting = found.setting
+    capacity = (setting.capacity_blocks or 0) * (setting.rule.block_tokens or 1)
     columns: list[Column[Row]] = [
         Column("tokens of KV a replica", lambda row: whole(number(row, "capacity_tokens"))),
         Column("token hit ratio", lambda row: percent(number(row, "token_hit_ratio"))),
     ]
     return section(
         tag("h2", "What more memory would win"),
-        charts.curve(rows, None if capacity is None else capacity * size),
+        charts.curve(rows, at_capacity(rows, capacity)),
         quiet(words.OF_CURVE),
         table("In figures", columns, thinned(rows, _CURVE_LINES)),
         class_="wide",

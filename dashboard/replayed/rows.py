@@ -19,6 +19,8 @@ from replay.groups import GroupResult
 from replay.serving import PERCENTILES
 
 _CURVE_POINTS = 120
+# Below this share of what memory wins at all, it wins nothing worth a line.
+_NO_GAIN = 0.02
 TTFT = tuple(f"ttft_p{percentile}_seconds" for percentile in PERCENTILES)
 
 
@@ -140,15 +142,22 @@ def ratios_by(found: Experiment, by: str) -> list[Row]:
     return list(made.values())
 
 
-def curve_rows(curve: Curve, block_tokens: int) -> list[Row]:
-    """Hit ratios at capacities evenly spaced on a logarithmic axis, to where more wins nothing."""
-    blocks = np.unique(
-        np.geomspace(1, max(curve.enough_blocks, 1) * 1.2, _CURVE_POINTS).astype(int)
-    )
+def curve_rows(curve: Curve, block_tokens: int, capacity_blocks: int | None = None) -> list[Row]:
+    """Hit ratios at capacities evenly spaced on a logarithmic axis, from where memory begins to
+    win to where more wins nothing, and at that of the replay."""
+    tokens = curve.hit_tokens
+    least = int(np.searchsorted(tokens, tokens[0] + _NO_GAIN * (tokens[-1] - tokens[0])))
+    ends = max(least // 4, 1), max(curve.enough_blocks, 1) * 1.2
+    blocks = set(np.geomspace(*ends, _CURVE_POINTS).astype(int).tolist())
     return [
         {"capacity_tokens": size * block_tokens, "token_hit_ratio": curve.ratio_at(size)}
-        for size in blocks.tolist()
+        for size in sorted(blocks | ({capacity_blocks} if capacity_blocks else set()))
     ]
+
+
+def at_capacity(rows: Sequence[Row], capacity_tokens: float | None) -> Row | None:
+    """The row of the replay's own capacity; None where it has none."""
+    return next((row for row in rows if row["capacity_tokens"] == capacity_tokens), None)
 
 
 def thinned(rows: Sequence[Row], most: int) -> list[Row]:

@@ -9,7 +9,15 @@ import numpy as np
 from dashboard.replayed import charts, words
 from dashboard.replayed.columns import arm_rows, told
 from dashboard.replayed.document import Subject, render
-from dashboard.replayed.rows import compared, curve_rows, gain_steps, group_rows, ratios_by, thinned
+from dashboard.replayed.rows import (
+    at_capacity,
+    compared,
+    curve_rows,
+    gain_steps,
+    group_rows,
+    ratios_by,
+    thinned,
+)
 from replay.arms import arm_named
 from replay.clock import Clock
 from replay.curve import Curve
@@ -145,11 +153,18 @@ def test_what_moved_between_tiers_is_in_bytes_where_these_are_known() -> None:
     assert not any("host" in each.label for each in told(found(), arm_rows(found(), 1)))
 
 
-def test_the_curve_ends_where_more_memory_wins_nothing() -> None:
+def test_the_curve_goes_from_where_memory_wins_to_where_more_wins_nothing() -> None:
     rows = curve_rows(Curve(np.array([0, 10, 30, 40]), 100), 16)
     assert [row["capacity_tokens"] for row in rows] == [16, 32, 48]
     assert [row["token_hit_ratio"] for row in rows] == [0.1, 0.3, 0.4]
     assert [row["capacity_tokens"] for row in thinned(rows, 2)] == [16, 48]
+    late = np.repeat([0, 1, 100], [1, 399, 600])  # of 1,000 blocks the first 399 win one token
+    rows = curve_rows(Curve(late, 100), 1, 5000)
+    assert [rows[0]["capacity_tokens"], rows[-1]["capacity_tokens"]] == [100, 5000]
+    own = at_capacity(rows, 5000)
+    assert own is not None
+    assert own["token_hit_ratio"] == 1.0
+    assert at_capacity(rows, None) is None
 
 
 def test_bars_begin_where_the_one_before_ends() -> None:
@@ -162,7 +177,7 @@ def test_bars_begin_where_the_one_before_ends() -> None:
 
 def test_one_file_says_it_all_and_runs_nothing() -> None:
     subject = Subject(HOSTILE, [f"12 requests of {HOSTILE}"], ["prefill speed is assumed"])
-    curve = curve_rows(Curve(np.array([0, 10, 30]), 100), 16)
+    curve = curve_rows(Curve(np.array([0, 10, 30]), 100), 16, 100)
     made = render(found(), 2, subject, curve)
     assert made == render(found(), 2, subject, curve)
     page = made.decode().replace("\N{NO-BREAK SPACE}", " ")
@@ -177,6 +192,7 @@ def test_one_file_says_it_all_and_runs_nothing() -> None:
         "-80.0 to -36.0",
         "20.0 % → 80.0 %",
         "What more memory would win",
+        "as replayed: 30.0 %",
     ):
         assert told_once in unescape(page)
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
