@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replay.balance import imbalance_ratio
 from replay.causes import Causes
 from replay.known_blocks import numbered, within
 from replay.traffic import Flags, Numbers, Traffic
@@ -43,13 +44,6 @@ class Routing:
     def imbalance_ratio(self) -> float | None:
         """How uneven the replicas were; None where nothing was computed."""
         return imbalance_ratio(self.computed_tokens)
-
-
-def imbalance_ratio(computed_tokens: Numbers) -> float | None:
-    """The most that a replica computed ÷ their mean: 1 = all the same; None: nothing at all."""
-    if not len(computed_tokens) or not computed_tokens.sum():
-        return None
-    return float(computed_tokens.max() / computed_tokens.mean())
 
 
 def routing(traffic: Traffic, causes: Causes, of: Flags | None = None) -> Routing:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from replay.arms import Arm
+from replay.balance import imbalance_ratio
 from replay.prompts import Prompts
 from replay.radix_fleet import serve_by_trees
 from replay.recorded import Recorded
-from replay.routing import imbalance_ratio
 from replay.setting import Setting, variant_of
 from replay.timed import Fleet, serve_timed
 from replay.traffic import Flags, Numbers, Seconds, Small

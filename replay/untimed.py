@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replay.balance import imbalance_ratio
 from replay.compiled import compiled
 from replay.pools import link_last, unlink
 from replay.prompts import Prompts
 from replay.routers import LONGEST, SCORED, Ring, Router, pick
-from replay.routing import imbalance_ratio
 from replay.rules import CacheRule
 from replay.traffic import Names, Numbers, Small
 

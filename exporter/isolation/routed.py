@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from exporter.causes.rows import Part
+from replay.balance import imbalance_ratio
 from replay.causes import Causes
 from replay.columns import Fleet
-from replay.routing import imbalance_ratio, routing
+from replay.routing import routing
 from replay.traffic import Flags, Traffic
 
 
