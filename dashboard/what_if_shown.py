@@ -12,7 +12,7 @@ from dashboard.figures.numbers import span
 from dashboard.figures.rows import Row
 from dashboard.figures.safe import code_span, plain
 from dashboard.replayed import words
-from dashboard.replayed.columns import arm_rows, told
+from dashboard.replayed.columns import amount_kind, arm_rows, told
 from dashboard.replayed.document import Subject, render
 from dashboard.replayed.rows import (
     TTFT,
@@ -151,7 +151,7 @@ def _by(by: str) -> Callable[[Asked, Replayed], None]:
         arm = st.selectbox(f"Beside {base}", others, others.index(best), key=f"what-if-{by}")
         rows = group_rows(experiment, by, arm, base, asked.gpus)
         tables.show([_group_row(each) for each in rows],
-                    _group_columns(by, base, arm, words.unit(experiment)),
+                    _group_columns(by, base, arm, _saved(experiment, rows)),
                     f"what-if-by-{by}", alt=f"Figures by {by} in two arms")  # fmt: skip
 
     return shown
@@ -169,7 +169,12 @@ def _group_row(each: GroupRow) -> Row:
     }  # fmt: skip
 
 
-def _group_columns(by: str, base: str, arm: str, unit: str) -> list[Column]:
+def _saved(found: Experiment, rows: Sequence[GroupRow]) -> Column:
+    kind = amount_kind(each.saved for each in rows)
+    return Column("saved", f"saved, {words.unit(found)}", kind, meaning="Of prefill, by that arm.")
+
+
+def _group_columns(by: str, base: str, arm: str, saved: Column) -> list[Column]:
     ratio, ttft = "Cached / prompt tokens in that arm.", "TTFT, queue included, of nine in ten."
     return [
         Column(
@@ -181,7 +186,7 @@ def _group_columns(by: str, base: str, arm: str, unit: str) -> list[Column]:
         ),
         Column("requests", "requests", "count", meaning="That were served."),
         Column("prompt_tokens", "prompt tokens", "count", meaning="Of these requests."),
-        Column("saved", f"saved, {unit}", "rate", meaning="GPU-seconds of prefill less."),
+        saved,
         Column("base_ratio", f"hit ratio, {base}", "bar", meaning=ratio),
         Column("arm_ratio", f"hit ratio, {arm}", "bar", meaning=ratio),
         Column("base_seconds", f"TTFT p90, {base}", "seconds", meaning=ttft),

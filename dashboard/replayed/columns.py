@@ -1,5 +1,6 @@
 """The figures of an arm, in the order in which pages and documents show them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +12,8 @@ from replay.experiment import Experiment
 from replay.gain_words import arm_row
 
 Kind = Literal["bar", "seconds", "count", "rate", "factor", "gib"]
+
+_LARGE = 100
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,17 @@ def told(found: Experiment, rows: Rows) -> list[Figure]:
     """Those of which some arm has anything: of KV that moved bytes, where a token's are known."""
     figures = [*FIGURES[:-1], *_moved(found), FIGURES[-1]]
     known = [each for each in figures if any(number(row, each.source) for row in rows)]
-    return [replace(each, label=unit(found)) if each.source == "prefill_gpu_seconds" else each
-            for each in known]  # fmt: skip
+    return [_of_amounts(found, each, rows) if each.kind == "rate" else each for each in known]
+
+
+def _of_amounts(found: Experiment, figure: Figure, rows: Rows) -> Figure:
+    kind = amount_kind([number(row, figure.source) for row in rows])
+    return replace(figure, label=unit(found), kind=kind)
+
+
+def amount_kind(values: Iterable[float | None]) -> Kind:
+    """How a column of amounts is written: with digits behind the point where all are small."""
+    return "count" if any(abs(value or 0.0) >= _LARGE for value in values) else "rate"
 
 
 def _moved(found: Experiment) -> list[Figure]:

@@ -168,11 +168,13 @@ def _group_columns(found: Experiment, by: str) -> list[Column[GroupRow]]:
 def _ratios(found: Experiment, by: str) -> list[Markup]:
     """What each group finds in every arm, some arms a table, so that each fits a page."""
     rows, arms = ratios_by(found, by), [each.arm for each in found.results]
+    tables = -(-len(arms) // _ARMS_ACROSS)
+    across = -(-len(arms) // tables)
     made = []
-    for first in range(0, len(arms), _ARMS_ACROSS):
+    for first in range(0, len(arms), across):
         columns: list[Column[Row]] = [
             Column(by, lambda row: bdi(plain(row["group"])), is_number=False),
-            *(Column(arm, partial(_ratio, arm)) for arm in arms[first : first + _ARMS_ACROSS]),
+            *(Column(arm, partial(_ratio, arm)) for arm in arms[first : first + across]),
         ]
         made.append(table(f"Token hit ratio by {by} and arm", columns, rows))
     return made
