@@ -50,9 +50,8 @@ def main() -> int:
             if gain is None or defect not in _MENDABLE:
                 continue
             gains.setdefault(f"{defect}: gain told", []).append(gain / _true_gain(seed, defect))
-            if defect not in _IN_TURNS:
-                ratio = _mended_gain(injected, given.pieces) / _true_gain(seed, defect)
-                gains.setdefault(f"{defect}: gain of a mended replay", []).append(ratio)
+            ratio = _mended_gain(injected, given.pieces) / _true_gain(seed, defect)
+            gains.setdefault(f"{defect}: gain of a mended replay", []).append(ratio)
         for number in range(_CLEAN):
             _judge(inject(1000 * number + seed, None), "clean", counts, given.pieces)
     return _told(counts, gains)

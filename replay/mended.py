@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from replay.answers import with_answers
+from replay.answers import NONE, with_answers
 from replay.chain_rows import chains_of, codes, deployments_of, lengths_of, row_pieces
 from replay.contents import prefix_names
 from replay.known_blocks import Blocks, mixed, numbered, within
@@ -33,7 +33,6 @@ MOST_TEMPLATES = 40
 MIN_GROUP_REQUESTS = 5
 NOTHING_FOUND = "no layout finding that comes always: there is nothing to mend"
 _WITHOUT_CONTENTS = "what blocks hold is not known, so that few layout findings can be told"
-_OF_ANSWERS = "all that layout findings say is of answers in history, of which a replay keeps none"
 
 
 @dataclass(frozen=True)
@@ -44,32 +43,45 @@ class Mended:
     words: list[str]
 
 
-def mended(prompts: Prompts, told: Layout, template: Labels | None, space: Numbers) -> Mended:
+def mended(
+    prompts: Prompts,
+    told: Layout,
+    template: Labels | None,
+    space: Numbers,
+    turns: Numbers | None = None,
+) -> Mended:
     """Prompts with all mended that is found in them.
 
     `told`: the same requests in the same order with what layout is told from; `space`: a number
-    from 0 for each, blocks being shared within one only.
+    from 0 for each, blocks being shared within one only; `turns`: whose answer the next one sends
+    again (`replay.answers`), None where that is not known of any.
     """
-    contents = list(told.contents)
+    contents, words = list(told.contents), list[str]()
+    answered = np.full(len(told), NONE, np.int64) if turns is None else turns.copy()
     first_free = 1 + max((int(own.max(initial=0)) for own in contents), default=0)
-    words, found_any = [], False
     for name, rows in _templates(told, template):
         own = told.taken(rows)
         sample = _sample(own)
         found = recurring(found_in(own.taken(sample)))
-        found_any |= bool(found)
         if found:
             done = mended_template(own, sample, found, first_free)
             first_free = max(first_free, *(1 + int(each.max(initial=0)) for each in done.contents))
-            words += [mended_words(each, name) for each in done.findings]
+            words += [mended_words(each.finding, name) for each in found]
+            going_on = np.flatnonzero(done.next_turns >= 0)
+            answered[rows[going_on]] = rows[done.next_turns[going_on]]
             for row, blocks in zip(rows.tolist(), done.contents, strict=True):
                 contents[row] = blocks
-    if not words:
-        why = _OF_ANSWERS if found_any else NOTHING_FOUND
-        return Mended(None, [why if told.contents_known else f"{why}; {_WITHOUT_CONTENTS}"])
+    if words:
+        return Mended(with_answers(_renamed(prompts, contents, space), answered), words)
+    unknown = "" if told.contents_known else f"; {_WITHOUT_CONTENTS}"
+    return Mended(None, [f"{NOTHING_FOUND}{unknown}"])
+
+
+def _renamed(prompts: Prompts, contents: list[Small], space: Numbers) -> Prompts:
+    """The same by other contents of its blocks."""
     starts = starts_of([len(blocks) for blocks in contents])
     blocks = _numbers(contents, space)
-    return Mended(replace(prompts, blocks=blocks, starts=starts, answer_blocks=None), words)
+    return replace(prompts, blocks=blocks, starts=starts, answer_blocks=None)
 
 
 def with_mended(recorded: Recorded, rows: pa.Table) -> Recorded:
@@ -92,12 +104,9 @@ def with_mended(recorded: Recorded, rows: pa.Table) -> Recorded:
     )
     scope = codes(rows, "scope")
     space = deployments_of(rows) * (int(scope.max(initial=0)) + 1) + scope
-    found = mended(recorded.prompts, told, recorded.template, space)
-    prompts = found.prompts
-    if prompts is not None:
-        turns = turns_of(rows, recorded.prompts, recorded.sessions, recorded.template)
-        prompts = with_answers(prompts, turns)
-    return replace(recorded, mended=prompts, mended_words=found.words)
+    turns = turns_of(rows, recorded.prompts, recorded.sessions, recorded.template)
+    found = mended(recorded.prompts, told, recorded.template, space, turns)
+    return replace(recorded, mended=found.prompts, mended_words=found.words)
 
 
 def _with_contents(rows: pa.Table, chains: Chains) -> Chains:

@@ -13,11 +13,11 @@ import numpy as np
 
 from replay.contents import prefix_names
 from replay.known_blocks import Blocks, numbered
-from replay.layout_chains.findings import Found, LayoutFinding
+from replay.layout_chains.findings import Found
 from replay.layout_chains.gain import common_run, fixed_at, hidden_turns
 from replay.layout_chains.places import Place
 from replay.layout_chains.prompts import NOT_GIVEN, Prompts
-from replay.layout_chains.turns import Turns, turns_of
+from replay.layout_chains.turns import Turns, pairs_of, turns_of
 from replay.traffic import Numbers, Small, starts_of
 
 # What stands in a place may be so many times longer in a request that is not in the sample.
@@ -30,10 +30,11 @@ _COMPARED_ROWS = 100
 
 @dataclass(frozen=True)
 class MendedTemplate:
-    """`contents`: for each request a number for every block. `findings`: what was mended."""
+    """`contents`: for each request a number for every block. `next_turns`: where turns were mended,
+    the request that goes on each, so that its answer comes back too; -1 where none does."""
 
     contents: list[Small]
-    findings: list[LayoutFinding]
+    next_turns: Numbers
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,13 @@ def mended_template(
     places = [each for each in found if isinstance(each.where, Place)]
     for each in places:
         whole.mend_place(each)
-    done = [each.finding for each in places]
-    turns = [each for each in found if isinstance(each.where, Turns)]
-    if turns and not whole.by_pieces:
-        ways = turns_of(prompts)
-        for each in turns:
-            own = [way for way in ways if way.kind == each.finding.kind]
-            done += [each.finding] if whole.mend_turns(own) else []
-    return MendedTemplate(whole.blocks(), done)
+    kinds = {each.where.kind for each in found if isinstance(each.where, Turns)}
+    next_turns = np.full(len(prompts), -1, np.int64)
+    if kinds and not whole.by_pieces:
+        whole.mend_turns([way for way in turns_of(prompts) if way.kind in kinds])
+        pairs = pairs_of(prompts)
+        next_turns[pairs.before[::-1]] = pairs.row[::-1]
+    return MendedTemplate(whole.blocks(), next_turns)
 
 
 @dataclass
@@ -154,14 +154,13 @@ class _Mending:
             taken.append((once, end - begin))
         self._moved.append(_Moved(values, begins, to_end))
 
-    def mend_turns(self, ways: Sequence[Turns]) -> bool:
-        """Later turns go on where the one before them ended; False where all do, as far as prompts
-        tell: of answers they tell nothing."""
+    def mend_turns(self, ways: Sequence[Turns]) -> None:
+        """Later turns go on where the prompt before them ended."""
         following = {}
         for way in ways:
             for row, before in zip(way.rows.tolist(), way.before.tolist(), strict=True):
                 following[row] = before, min(self._end_of(before), self._end_of(row))
-        return self._go_on(following)
+        self._go_on(following)
 
     def _end_of(self, row: int) -> int:
         """Whole blocks that are left of a request, or pieces that are in no doubt."""
@@ -171,11 +170,11 @@ class _Mending:
         whole = int(self.prompts.prompt_tokens[row]) // self.prompts.grain_tokens
         return len(own) - max(len(self.prompts.contents[row]) - whole, 0)
 
-    def _go_on(self, following: Mapping[int, tuple[int, int]]) -> bool:
+    def _go_on(self, following: Mapping[int, tuple[int, int]]) -> None:
         """Give requests so many first blocks of the one before, and those that went on like such a
-        one what it has now. Is any other than it was?"""
+        one what it has now."""
         if not following:
-            return False
+            return
         were, changed = list(self.contents), dict[int, list[int]]()
         for row, session in enumerate(self.prompts.session.tolist()):
             earlier = changed.setdefault(session, []) if session != NOT_GIVEN else []
@@ -184,7 +183,6 @@ class _Mending:
             if not np.array_equal(now, were[row]):
                 self.contents[row] = now
                 earlier.append(row)
-        return any(changed.values())
 
     def blocks(self) -> list[Small]:
         """Every request with what was taken out at its new place, in blocks."""

@@ -51,7 +51,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class _Pairs:
+class Pairs:
     """Each later turn beside the one before it; `shared`: tokens in whole blocks both have."""
 
     row: Numbers
@@ -61,7 +61,7 @@ class _Pairs:
 
 def turns_of(prompts: Prompts) -> list[Turns]:
     """Every way in which turns part from those before them; of no conversation none."""
-    pairs = _pairs(prompts)
+    pairs = pairs_of(prompts)
     if not len(pairs.row):
         return []
     whole = prompts.prompt_tokens[pairs.before] // prompts.grain_tokens * prompts.grain_tokens
@@ -76,7 +76,8 @@ def turns_of(prompts: Prompts) -> list[Turns]:
     return [each for each in found if each is not None]
 
 
-def _pairs(prompts: Prompts) -> _Pairs:
+def pairs_of(prompts: Prompts) -> Pairs:
+    """Each request of a conversation that goes on an earlier one."""
     rows: list[tuple[int, int, int]] = []
     last_of: dict[int, list[int]] = {}
     for row, session in enumerate(prompts.session.tolist()):
@@ -88,7 +89,7 @@ def _pairs(prompts: Prompts) -> _Pairs:
             rows.append((row, *found))
         earlier.append(row)
     table = np.array(rows, np.int64).reshape(len(rows), 3)
-    return _Pairs(table[:, 0], table[:, 1], table[:, 2])
+    return Pairs(table[:, 0], table[:, 1], table[:, 2])
 
 
 def _turn_before(prompts: Prompts, row: int, earlier: list[int]) -> tuple[int, int] | None:
@@ -108,7 +109,7 @@ def _turn_before(prompts: Prompts, row: int, earlier: list[int]) -> tuple[int, i
     return best
 
 
-def _rewritten(prompts: Prompts, pairs: _Pairs, parted: Flags) -> Turns | None:
+def _rewritten(prompts: Prompts, pairs: Pairs, parted: Flags) -> Turns | None:
     if parted.sum() < _MIN_PAIRS or parted.mean() < _REWRITTEN_RATIO:
         return None
     # What does not fill the last whole block: the difference reaches at least so far back.
@@ -130,13 +131,13 @@ def _is_marker(behind: Numbers, parted: Flags) -> bool:
     return bool((behind[~parted] <= reach).sum() <= _STRAY_RATIO * parted.sum())
 
 
-def _shortened(prompts: Prompts, pairs: _Pairs, parted: Flags) -> Turns | None:
+def _shortened(prompts: Prompts, pairs: Pairs, parted: Flags) -> Turns | None:
     if parted.sum() < _MIN_PAIRS or parted.mean() < _SHORTENED_RATIO:
         return None
     return _turns(prompts, pairs, parted, "unknown")
 
 
-def _never_answered(prompts: Prompts, pairs: _Pairs, whole: Flags) -> Turns | None:
+def _never_answered(prompts: Prompts, pairs: Pairs, whole: Flags) -> Turns | None:
     """Prompts came back whole, and never a block of an answer that was long enough."""
     cached, grain = prompts.cached_tokens[pairs.row], prompts.grain_tokens
     own = prompts.prompt_tokens[pairs.before]
@@ -154,7 +155,7 @@ def _never_answered(prompts: Prompts, pairs: _Pairs, whole: Flags) -> Turns | No
     return _turns(prompts, pairs, never, kind)
 
 
-def _with_answer(prompts: Prompts, pairs: _Pairs) -> Numbers:
+def _with_answer(prompts: Prompts, pairs: Pairs) -> Numbers:
     """Tokens that were computed by the end of the turn before, in whole blocks, as far as the next
     one could use them: of an answer all but its last token."""
     had = prompts.prompt_tokens[pairs.before] + np.maximum(
@@ -165,9 +166,7 @@ def _with_answer(prompts: Prompts, pairs: _Pairs) -> Numbers:
     return whole
 
 
-def _turns(
-    prompts: Prompts, pairs: _Pairs, which: Flags, kind: Kind, of_all: bool = False
-) -> Turns:
+def _turns(prompts: Prompts, pairs: Pairs, which: Flags, kind: Kind, of_all: bool = False) -> Turns:
     shared, grain = pairs.shared[which], prompts.grain_tokens
     lost = np.maximum(_with_answer(prompts, pairs) - pairs.shared, 0)
     # Where the answer came back, nothing was lost.
