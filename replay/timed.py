@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from replay.clock import MICROSECOND, Clock, Tier
-from replay.clockwork import NEVER, Requests, Results, Rules, empty_queues, run
+from replay.clock_columns import NEVER, Requests, Results, Rules, empty_queues
+from replay.clockwork import run
 from replay.event_heap import empty_events
 from replay.pools import EVICTED, NONE, empty_pools
 from replay.prompts import Prompts
