@@ -64,7 +64,10 @@ def turns_of(prompts: Prompts) -> list[Turns]:
     pairs = pairs_of(prompts)
     if not len(pairs.row):
         return []
-    whole = prompts.prompt_tokens[pairs.before] // prompts.grain_tokens * prompts.grain_tokens
+    # Chains may leave out what fills no block of the cache.
+    named = np.array([len(own) for own in prompts.chains], np.int64)
+    blocks = np.minimum(prompts.prompt_tokens // prompts.grain_tokens, named)
+    whole = blocks[pairs.before] * prompts.grain_tokens
     inside = pairs.shared < whole
     left = prompts.prompt_tokens[pairs.before] - pairs.shared
     at_end = inside & (left <= _END_TOKENS + prompts.grain_tokens)

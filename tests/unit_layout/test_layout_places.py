@@ -22,7 +22,7 @@ from replay.pieces import pieces_of
 from replay.rules import RULES
 from replay.traffic import Chains, Traffic
 from tests.unit_layout.inject_token_defects import inject
-from tests.unit_layout.told_from_tokens import VLLM, found_in, is_right, prompts_of
+from tests.unit_layout.told_from_tokens import VLLM, chains_of, found_in, is_right, prompts_of
 
 # Contents of blocks as small numbers: equal numbers are equal tokens.
 CONTENTS = st.lists(st.lists(st.integers(1, 4), max_size=6), min_size=1, max_size=8)
@@ -213,3 +213,20 @@ def test_nothing_and_one_request_have_no_findings() -> None:
         assert layout_findings(told, VLLM) == []
         assert groups_of(told) == []
     assert ranges_of(prompts_of_contents([])) == []
+
+
+def test_what_fills_no_block_of_the_cache_is_no_rewritten_history() -> None:
+    """Caches of blocks of 64 tokens name 64 at once; what is behind the last of a prompt has no
+    name, and comes back with one once the conversation goes on."""
+    sent = inject(101, None).requests
+    whole = [chains_of([each.token_ids]).cut(np.array([len(each.token_ids) // 64 * 4]))
+             for each in sent]  # fmt: skip
+    contents = [own.contents for own in whole if own.contents is not None]
+    prompts = Prompts.of(
+        Chains.of([own.names.tolist() for own in whole], 16, [own.tolist() for own in contents]),
+        prompt_tokens=[len(each.token_ids) for each in sent],
+        output_tokens=[len(each.answer_ids) for each in sent],
+        started=[each.started for each in sent],
+        session=[each.session for each in sent],
+    )
+    assert layout_findings(prompts, VLLM) == []
