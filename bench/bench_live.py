@@ -28,7 +28,7 @@ from bench.live.servers import (
     Replica,
     fleet,
     machine_words,
-)  # fmt: skip
+)
 from bench.live.tables import missed, report
 from bench.live.trace import BLOCK_TOKENS, Plan, write_trace
 from exporter.errors import PrefixscopeError
@@ -45,7 +45,8 @@ _TAP_SECONDS = 10
 
 
 def main() -> int:
-    """0 also where vLLM or the router is missing, which is said; 1 where a run failed."""
+    """0 also where vLLM or the router is missing, which is said; 1 where a run failed, was stopped,
+    or misses a bar."""
     given = _arguments()
     engines = Engines(given.engine_dir)
     missing = engines.missing()
@@ -118,12 +119,13 @@ def _warmed(replica: Replica) -> dict[str, float]:
     return counters(replica.url)
 
 
-def _tap_lines(replicas: list[Replica], requests: int) -> list[list[str]]:
+def _tap_lines(replicas: list[Replica], answered: int) -> list[list[str]]:
     """The rows of each replica, as soon as all are there: a tap writes them after the answers."""
-    wanted = requests + _WARM_UP_REQUESTS * len(replicas)
+    wanted = answered + _WARM_UP_REQUESTS * len(replicas)
     deadline = time.monotonic() + _TAP_SECONDS
     while True:
-        lines = [replica.tap.read_text(encoding="utf-8").splitlines() for replica in replicas]
+        texts = [replica.tap.read_text(encoding="utf-8") for replica in replicas]
+        lines = [text[: text.rfind("\n") + 1].splitlines() for text in texts]
         if sum(map(len, lines)) >= wanted or time.monotonic() > deadline:
             return lines
         time.sleep(0.2)

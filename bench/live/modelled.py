@@ -24,8 +24,8 @@ _FEWEST_ALONE = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What both have in common. `usable_blocks`: of each replica,
-    `step_tokens`: that one step computes of prompts at most. `clients` None: by the clock."""
+    """What both have in common. `usable_blocks`: of each replica. `step_tokens`: of prompts, that
+    one step computes at most. `clients` None: by the clock."""
 
     replicas: int
     usable_blocks: int

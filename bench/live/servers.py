@@ -95,8 +95,7 @@ class Fleet:
 
 
 def cores() -> list[int | None]:
-    """The core of each replica; None for all of them where there are too few or
-    no `taskset`."""
+    """The core of each replica; None for all of them where there are too few, or no `taskset`."""
     known = sorted(os.sched_getaffinity(0))
     if len(known) < REPLICAS or shutil.which("taskset") is None:
         return [None] * REPLICAS
