@@ -65,10 +65,11 @@ def _recorded(
 def _replayable(
     prompts: Sequence[Prompt], replays: Replay, block_tokens: int, fixes: Sequence[Fix] = ()
 ) -> Prompts:
-    lengths, chains = [], []
-    for length, chain, _ in replays.every(fixes):
+    lengths, chains, answers = [], [], []
+    for length, chain, answer in replays.every(fixes):
         lengths.append(length)
-        chains.append(chain)
+        chains.append([*chain, *answer])
+        answers.append(len(answer))
     output = [replays.answer_tokens(number) for number in range(len(prompts))]
     names = np.array([name & _WHOLE_64_BITS for chain in chains for name in chain], np.uint64)
     return Prompts(
@@ -78,6 +79,7 @@ def _replayable(
         blocks=numbered(mixed(names))[0],
         starts=starts_of([len(chain) for chain in chains]),
         block_tokens=block_tokens,
+        answer_blocks=np.array(answers, np.int64),
     )
 
 

@@ -11,6 +11,9 @@ from prefixscope.lint.traffic import log_traffic
 from replay.layout.search import search
 from replay.lru import LruCache
 from replay.prompts import Prompts
+from replay.routers import Router
+from replay.rules import RULES
+from replay.untimed import serve
 
 SECRET = "the quarterly numbers of nobody"
 
@@ -49,6 +52,25 @@ def test_a_replay_of_the_mended_log_finds_what_lint_proves(tmp_path: Path) -> No
     (words,) = told.mended_words
     assert words.startswith("found 1: clock in system[0] at token ")
     assert words.endswith(", which changes with every request, as lint mends it")
+
+
+def test_answers_that_are_sent_again_are_found_as_lint_finds_them(tmp_path: Path) -> None:
+    """The second turn sends the first one's answer again: 200 words."""
+    asked = {"role": "user", "content": "tell me of " + "rivers " * 60}
+    told = {"role": "assistant", "content": " ".join(f"river{number}" for number in range(200))}
+    turns = [[asked], [asked, told, {"role": "user", "content": "and of lakes"}]]
+    rows = [
+        {"ts": f"2026-11-23T09:0{number}:00Z", "messages": messages, "output": told["content"]}
+        for number, messages in enumerate(turns)
+    ]
+    path = tmp_path / "turns.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    proof = search(read_prompts([path]).prompts).together
+    prompts = log_traffic([path]).recorded.prompts
+    served = serve(prompts, RULES["vllm"].of_blocks(16), Router(name="round-robin"), 1, None)
+    own = int(prompts.prompt_tokens[0])
+    assert served.cached_tokens[0] == 0
+    assert served.cached_tokens[1] == proof.cached_tokens > own + 200
 
 
 def test_requests_keep_their_times_and_users_and_nothing_of_their_text(tmp_path: Path) -> None:
