@@ -15,13 +15,12 @@ from replay.contents import prefix_names
 from replay.known_blocks import Blocks, numbered
 from replay.layout_chains.findings import Found
 from replay.layout_chains.gain import common_run, fixed_at, hidden_turns
+from replay.layout_chains.known_place import KnownPlace, spans_of
 from replay.layout_chains.places import Place
 from replay.layout_chains.prompts import NOT_GIVEN, Prompts
 from replay.layout_chains.turns import Turns, pairs_of, turns_of
 from replay.traffic import Numbers, Small, starts_of
 
-# What stands in a place may be so many times longer in a request that is not in the sample.
-_LONGER_FACTOR = 2
 # So many earlier requests are looked through for one that this one goes on.
 _LOOKED_BACK = 8
 # Requests that tell how long what lies behind a place is the same.
@@ -104,7 +103,7 @@ class _Mending:
         self.first_free = 1 + max(
             self.first_free, *(int(own.max(initial=0)) for own in self.contents)
         )
-        for row, begin, _ in _spans(place):
+        for row, begin, _ in spans_of(place):
             self._first.setdefault(row, begin)
         if not self.by_pieces:
             grain = now.grain_tokens
@@ -128,10 +127,10 @@ class _Mending:
     def _everywhere(self, place: Place, is_kept: bool) -> Place:
         """The place as it is in all requests: also in those that are not in the sample. `is_kept`:
         what stands there comes again, and ends where it did in another request."""
-        known = _Known.of(place, self.contents)
+        known = KnownPlace.of(place, self.contents)
         ends = place.ends
         if is_kept:
-            again = [known.end_in(self.contents[row], begin) for row, begin, _ in _spans(place)]
+            again = [known.end_in(self.contents[row], begin) for row, begin, _ in spans_of(place)]
             ends = np.array([new or old for new, old in zip(again, ends.tolist(), strict=True)])
         others = np.setdiff1d(np.arange(len(self.prompts)), place.rows).tolist()
         found = [(row, *span) for row in others if (span := known.span_in(self.contents[row]))]
@@ -145,7 +144,7 @@ class _Mending:
 
     def _take_out(self, place: Place, to_end: bool) -> None:
         values, begins = {}, {}
-        for row, begin, end in _spans(place):
+        for row, begin, end in spans_of(place):
             values[row], begins[row] = self.contents[row][begin:end], begin
             taken = self._taken.setdefault(row, [])
             once = begin
@@ -251,66 +250,6 @@ class _Mending:
         for own, tokens in zip(self.contents, self.lengths, strict=True):
             known.update(zip(own.tolist(), tokens.tolist(), strict=True))
         return [np.array([known[piece] for piece in own.tolist()], np.int64) for own in mended]
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What requests with a place hold: `begins` in front of it and `whole` with it, by how many
-    blocks that are; `behind`: right behind it. `usual`: how long it is in most."""
-
-    begins: Mapping[int, set[bytes]]
-    whole: Mapping[int, set[bytes]]
-    behind: Numbers
-    shortest: int
-    longest: int
-    usual: int | None
-
-    @classmethod
-    def of(cls, place: Place, contents: Sequence[Small]) -> "_Known":
-        begins: dict[int, set[bytes]] = {}
-        whole: dict[int, set[bytes]] = {}
-        behind = []
-        for row, begin, end in _spans(place):
-            begins.setdefault(begin, set()).add(contents[row][:begin].tobytes())
-            whole.setdefault(end, set()).add(contents[row][:end].tobytes())
-            behind += contents[row][end : end + 1].tolist()
-        lengths = place.ends - place.begins
-        return cls(
-            begins,
-            dict(sorted(whole.items())),
-            np.unique(behind),
-            int(lengths.min()),
-            _LONGER_FACTOR * int(lengths.max()),
-            int(np.median(lengths)) if place.crossed else None,
-        )
-
-    def end_in(self, own: Small, begin: int) -> int | None:
-        """Where the place ends that begins there: where it does in a request that is the same so
-        far; else, behind a value, at the first block that stands behind another one. A set in
-        another order ends where it usually does. None where it does not end."""
-        for end, known in self.whole.items():
-            goes_on = begin < end < len(own) and own[end] in self.behind
-            if goes_on and own[:end].tobytes() in known:
-                return end
-        if self.usual is not None:
-            return begin + self.usual if begin + self.usual <= len(own) else None
-        ahead = own[begin + self.shortest : begin + self.longest + 1]
-        found = np.flatnonzero(np.isin(ahead, self.behind))
-        return begin + self.shortest + int(found[0]) if len(found) else None
-
-    def span_in(self, own: Small) -> tuple[int, int] | None:
-        """Where the place begins and ends in a request, None where it has none."""
-        for begin, known in self.begins.items():
-            if begin < len(own) and own[:begin].tobytes() in known:
-                end = self.end_in(own, begin)
-                if end is not None:
-                    return begin, end
-        return None
-
-
-def _spans(place: Place) -> list[tuple[int, int, int]]:
-    columns = (place.rows.tolist(), place.begins.tolist(), place.ends.tolist())
-    return list(zip(*columns, strict=True))
 
 
 def _goes_on(contents: Sequence[Small], row: int, earlier: Sequence[int]) -> tuple[int, int]:
