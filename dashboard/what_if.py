@@ -45,12 +45,13 @@ def measured(window: Mapping[str, object], model: str | None) -> Calibration:
 def merged_tokens(model: str) -> int:
     """What one scope for all would share by the last audit: without any, isolation costs nothing
     that could be told."""
-    return sum(row["merged_tokens"] or 0 for row in asked("isolation", {"model": model}))
+    rows = asked("isolation", {"model": model}, versions=8)
+    return sum(row["merged_tokens"] or 0 for row in rows)
 
 
 def findings(model: str) -> list[str]:
     """What in the layout of prompts always breaks reuse, in words, the largest gain first."""
-    rows = asked("layout", {"model": model})
+    rows = asked("layout", {"model": model}, versions=8)
     always = [row for row in rows if row["gain_tokens"] and row["frequency"] not in {"", "once"}]
     return [f"{row['template'] or 'no template'}: {row['advice']}" for row in always]
 
