@@ -108,15 +108,16 @@ def read_trace(
 
 def name_of(paths: Sequence[Path]) -> str:
     """Files in a few words, however many there are."""
-    """Files in a few words, however many there are."""
     if len(paths) <= _FILES_TO_NAME:
         return ", ".join(map(str, paths))
     return f"{paths[0]} and {len(paths) - 1} more files"
 
 
 def is_trace(path: Path) -> bool:
-    """Is it meant as a trace of hash ids, by its first line? A file that cannot be read is said so
-    by whoever reads it."""
+    """Is it meant as a trace of hash ids, by its first line? Taken to be one is what cannot be read
+    (whoever reads it says why) or not twice, as a pipe."""
+    if not path.is_file():
+        return True
     try:
         with path.open("rb") as file:
             head, stream = peek(open_input(cast("BinaryIO", file)), _HEAD_BYTES)

@@ -2,12 +2,13 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from exporter.errors import PrefixscopeError
-from prefixscope.trace_file import read_trace
+from prefixscope.trace_file import is_trace, read_trace
 
 
 def written(folder: Path, *rows: object) -> Path:
@@ -119,6 +120,17 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.jsonl.gz"
     damaged.write_bytes(gzip.compress(json.dumps(row(0, 5, [1])).encode() * 100)[:-20])
     assert "damaged" in refusal(damaged)
+
+
+def test_a_trace_is_told_by_its_first_line_and_a_pipe_is_not_touched(tmp_path: Path) -> None:
+    path = written(tmp_path, row(0, 5, [1]))
+    assert is_trace(path)
+    path.write_text('{"id": "r1", "prompt": "hello"}\n')
+    assert not is_trace(path)
+    assert is_trace(tmp_path / "none.jsonl"), "whoever reads it says that it is not there"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # opening it would wait for a writer
+    assert is_trace(pipe)
 
 
 def test_parts_of_one_trace_share_their_ids(tmp_path: Path) -> None:
