@@ -34,6 +34,8 @@ Kind = Literal[
 ]
 MOST_ROWS = 500
 _MISSING = "–"
+# So that a phone has room beside a long name.
+_PINNED_PIXELS = 170
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def _config(column: Column) -> ColumnConfig:
     kinds, pinned = st.column_config, column.pinned or None
     match column.kind:
         case "name" | "text" | "moment":
-            return kinds.TextColumn(column.label, help=told, pinned=pinned)
+            width = _PINNED_PIXELS if pinned else None
+            return kinds.TextColumn(column.label, help=told, pinned=pinned, width=width)
         case "trend":
             return kinds.ImageColumn(column.label, help=told, width=170)
         case "bar":
