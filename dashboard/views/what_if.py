@@ -38,7 +38,7 @@ def body(answers: Answers) -> None:
     )
     if asked_for is None:
         return
-    with st.spinner("Replaying … (the first time its code is compiled, which takes up to a minute)"):
+    with st.spinner("Replaying … (compiled the first time, which takes up to a minute)"):
         found = replayed(asked_for)
         # Compiled code comes with it, which a page that only asks does not need.
         from dashboard.what_if_shown import show  # noqa: PLC0415
