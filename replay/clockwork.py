@@ -1,7 +1,7 @@
 """What happens in a fleet with a clock: arrivals, prefills, ends and resets, as compiled code."""
 
 from replay.clock_columns import NEVER, Queues, Requests, Results, Rules
-from replay.compiled import borrowing, inlined
+from replay.compiled import borrowing, inlined, wide
 from replay.event_heap import Events, plan, take_next
 from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
 from replay.router_views import Views, learn, tell
@@ -32,7 +32,7 @@ def run(
     reset_times: Numbers,
     reset_replicas: Numbers,
 ) -> None:
-    arriving, resetting, now = 0, 0, 0
+    arriving, resetting, now = wide(0), 0, 0
     while True:
         arrival = NEVER
         if arriving < len(requests.arrived):
@@ -174,8 +174,8 @@ def _start(
         if loads:
             chain, loaded = _findable(requests, rules, request)[:hits], results.loaded[request]
             load_up(below, replica, chain, held, rules.block_tokens, cached, loaded)
-            loading += load_microseconds(below, loaded, False)
-            beside += load_microseconds(below, loaded, True)
+            ahead, overlapping = load_microseconds(below, loaded)
+            loading, beside = loading + ahead, beside + overlapping
         results.prefill[request] = _kept(begun, computing, loading, beside) - before
         lost = results.changed[: occupy(pools, replica, held, now, results.changed)]
         tell(views, lost, replica, False, now + rules.lag)
@@ -251,33 +251,29 @@ def _end(
     """The prefill of a request is over, or the request is, at the replica that is returned. NONE
     where it is not over yet, as prefills have held it up."""
     request = take_next(events)
-    replica, held = int(results.replica[request]), _held(requests, results, request)
+    replica, held = wide(results.replica[request]), _held(requests, results, request)
     owed = queues.held_up[replica] - results.waited[request]
-    if results.stage[request] == 0:
-        results.stage[request] = 1
-        results.ready[request] = now
-        results.waited[request] += owed
-        if rules.batched == 0:
-            _publish(requests, rules, pools, below, views, results, held, replica, request, 0,
-                     requests.stored[request], now)  # fmt: skip
-        queues.prefilling[replica] -= 1
-        if not rules.counts_requests:
-            queues.loads[replica] -= results.estimate[request]
-        plan(events, now + requests.decode[request], request)
-    elif owed and requests.decode[request]:
-        results.waited[request] += owed
+    results.waited[request] += owed
+    decodes, first, last = results.stage[request] == 1, 0, requests.stored[request]
+    if decodes and owed and requests.decode[request]:
         plan(events, now + owed, request)
         return NONE
-    else:
-        stored, kept = requests.stored[request], requests.kept[request]
-        if kept > stored:
-            _publish(requests, rules, pools, below, views, results, held, replica, request, stored,
-                     kept, now)  # fmt: skip
-        release(pools, replica, held, now, kept, requests.filled[request])
+    if decodes:
+        first, last = requests.stored[request], requests.kept[request]
+    if first < last and (decodes or rules.batched == 0):
+        _publish(requests, rules, pools, below, views, results, held, replica, request, first, last,
+                 now)  # fmt: skip
+    if decodes:
+        release(pools, replica, held, now, requests.kept[request], requests.filled[request])
         queues.running[replica] -= 1
-        if rules.counts_requests:
-            queues.loads[replica] -= 1
+        queues.loads[replica] -= 1 if rules.counts_requests else 0
         queues.ended[0] += 1
+    else:
+        results.stage[request] = 1
+        results.ready[request] = now
+        queues.prefilling[replica] -= 1
+        queues.loads[replica] -= 0 if rules.counts_requests else results.estimate[request]
+        plan(events, now + requests.decode[request], request)
     return replica
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -40,3 +41,10 @@ def inlined(function: _Function) -> _Function:
     """The same for a part that takes many columns: its code becomes part of whoever calls it,
     as handing them all over costs more than what it does with them."""
     return cast("_Function", numba.njit(inline="always")(function))
+
+
+@inlined
+def wide(number: int) -> int:
+    """The same number in 64 bits, whatever column or loop it is from: what is called with two kinds
+    of numbers is compiled for each."""
+    return int(np.int64(number))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from replay.compiled import borrowing
+from replay.compiled import borrowing, wide
 from replay.traffic import Numbers, Small
 
 NONE = -1
@@ -143,7 +143,7 @@ def publish(
         touched[at] = now
         other = slot[chain[place], replica]
         if other >= 0 and holders[other] == 0 and touched[other] < oldest:
-            _free(pools, replica, other)
+            _free(pools, replica, wide(other))
         if block[at] == NONE and slot[chain[place], replica] < 0:
             block[at] = chain[place]
             slot[chain[place], replica] = at

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from replay.clock import MICROSECOND, Tier
-from replay.compiled import borrowing
+from replay.compiled import borrowing, wide
 from replay.pools import NONE, link_last, unlink
 from replay.traffic import Flags, Numbers, Seconds, Small, starts_of
 
@@ -103,21 +103,26 @@ def load_up(
 
 
 @borrowing
-def load_microseconds(below: Below, loaded: Numbers, overlaps: bool) -> int:
-    """What it takes to load so many tokens of each tier, of those only that load while the rest is
-    computed, or of the others."""
-    taken = 0
+def load_microseconds(below: Below, loaded: Numbers) -> tuple[int, int]:
+    """What it takes to load so many tokens of each tier: before the rest is computed, and while it
+    is."""
+    ahead, beside = 0, 0
     for tier in range(len(loaded)):
-        if loaded[tier] and below.overlaps[tier] == overlaps:
-            taken += below.latency[tier] + round(loaded[tier] * below.speed[tier])
-    return taken
+        taken = 0
+        if loaded[tier]:
+            taken = below.latency[tier] + round(loaded[tier] * below.speed[tier])
+        if below.overlaps[tier]:
+            beside += taken
+        else:
+            ahead += taken
+    return ahead, beside
 
 
 @borrowing
 def write_back(below: Below, replica: int, blocks: Small) -> None:
     """What the device loses falls to the tiers below."""
     for block in blocks:
-        _fall(below, replica, 0, block)
+        _fall(below, replica, wide(0), wide(block))
 
 
 @borrowing
@@ -126,7 +131,8 @@ def write_through(below: Below, replica: int, blocks: Small) -> None:
     for tier in range(len(below.shelves)):
         if below.writes_through[tier]:
             for block in blocks:
-                _fall(below, replica, tier + 1, _keep(below, below.shelves[tier, replica], block))
+                fallen = _keep(below, below.shelves[tier, replica], wide(block))
+                _fall(below, replica, tier + 1, fallen)
 
 
 @borrowing
