@@ -35,7 +35,7 @@ def serve_by_trees(
     columns = zip(
         prompts.prompt_tokens.tolist(),
         prompts.ceiling_tokens(rule).tolist(),
-        np.minimum(prompts.stored_blocks(rule.by_memory_alone()), capacity).tolist(),
+        np.minimum(prompts.kept_blocks(rule.by_memory_alone()), capacity).tolist(),
         prompts.starts.tolist(),
         firsts.tolist(),
         router.draws(len(prompts)).tolist(),

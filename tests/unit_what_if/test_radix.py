@@ -1,5 +1,8 @@
 """The radix tree: SGLang's rules by hand, and equal to a pool of blocks where these coincide."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,13 +59,18 @@ def test_page_by_page_it_is_a_pool_of_blocks(
 def test_page_by_page_a_fleet_of_trees_is_a_fleet_of_blocks(
     requests: Requests, replicas: int, capacity: int, router: str
 ) -> None:
-    """Under both rules, whoever routes, and where prompts are longer than a replica's memory."""
-    prompts = prompts_of(requests, 4)
+    """Under both rules, whoever routes, where prompts are longer than a replica's memory, and where
+    the last block of every other request is of its answer."""
+    plain = prompts_of(requests, 4)
+    answers = np.minimum(np.arange(len(plain)) % 2, np.diff(plain.starts))
+    tokens = plain.prompt_tokens - 4 * answers
+    answered = replace(plain, prompt_tokens=np.maximum(tokens, 1), answer_blocks=answers)
     for rule in (RULES["full"], RULES["partial"]):
-        fleet = (prompts, rule, Router(name=router), replicas, capacity)
-        trees, blocks = serve_by_trees(*fleet, whole_leaves=False), serve_blocks(*fleet)
-        assert trees.cached_tokens.tolist() == blocks.cached_tokens.tolist()
-        assert trees.replica.tolist() == blocks.replica.tolist()
+        for prompts in (plain, answered):
+            fleet = (prompts, rule, Router(name=router), replicas, capacity)
+            trees, blocks = serve_by_trees(*fleet, whole_leaves=False), serve_blocks(*fleet)
+            assert trees.cached_tokens.tolist() == blocks.cached_tokens.tolist()
+            assert trees.replica.tolist() == blocks.replica.tolist()
 
 
 def test_whole_leaves_find_less_than_blocks() -> None:
