@@ -154,14 +154,16 @@ def _merged(traffic: Traffic) -> bool:
     if not traffic.merged_tokens:
         return False
     return st.checkbox(f"Isolation off: by the last audit one scope for all would share "
-                       f"{traffic.merged_tokens:,} tokens more", value=True)  # fmt: skip
+                       f"{traffic.merged_tokens:,} tokens more", value=True,
+                       help="What isolation costs; not that it may go.")  # fmt: skip
 
 
 def _mended(traffic: Traffic) -> bool:
     """A mended layout is offered only where there are findings, and says them."""
     if not traffic.findings:
         return False
-    chosen = st.checkbox("Layout of prompts mended, where these come always:", value=True)
+    chosen = st.checkbox("Layout of prompts mended, where these come always:", value=True,
+                         help="What that wins at best: nothing but hashes is known.")  # fmt: skip
     for finding in traffic.findings[:_MOST_FINDINGS]:
         st.text(finding)
     if len(traffic.findings) > _MOST_FINDINGS:

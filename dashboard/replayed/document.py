@@ -23,6 +23,7 @@ from dashboard.replayed.rows import (
 )
 from dashboard.report.html_parts import Column, document, quiet, section, table
 from dashboard.report.markup import Markup, bdi, joined, tag
+from dashboard.report.text import told as told_plainly
 from replay.differences import PREFILL
 from replay.experiment import Experiment
 from replay.experiment_json import all_words
@@ -63,7 +64,7 @@ def _title(subject: Subject) -> str:
 def _answer(found: Experiment, gpus: int, subject: Subject) -> Markup:
     return section(
         tag("h1", bdi(_title(subject))),
-        *(tag("p", bdi(line), class_="quiet") for line in subject.lines),
+        *(tag("p", bdi(told_plainly(line)), class_="quiet") for line in subject.lines),
         quiet(words.QUESTION),
         tag("p", words.answer(found, gpus), class_="lead"),
         *(tag("p", line) for line in words.beside(found)),
@@ -79,7 +80,7 @@ def _gain(found: Experiment, gpus: int) -> Markup | None:
         tag("h2", "What each change saves"),
         charts.gain(steps) if steps else None,
         quiet(words.steps_words(found)) if steps else None,
-        tag("ul", *(tag("li", bdi(line)) for line in lines)),
+        tag("ul", *(tag("li", bdi(told_plainly(line))) for line in lines)),
         class_="wide",
     )
 
@@ -205,13 +206,17 @@ def _curve(found: Experiment, rows: Rows) -> Markup | None:
 def _assumed(found: Experiment, gpus: int, subject: Subject) -> Markup:
     """Every assumption, and where the figures in it are from."""
     lines = [*found.setting.words(), words.gpus_words(gpus)]
-    parts: list[Markup | None] = [tag("ul", *(tag("li", bdi(line)) for line in lines))]
+    parts: list[Markup | None] = [
+        tag("ul", *(tag("li", bdi(told_plainly(line))) for line in lines))
+    ]
     if subject.sources:
         parts.append(quiet("Where these are from:"))
-        parts.append(tag("ul", *(tag("li", bdi(line)) for line in subject.sources)))
+        parts.append(tag("ul", *(tag("li", bdi(told_plainly(line))) for line in subject.sources)))
     if found.mended_words:
         parts.append(quiet("Layout mended in the arms called mended:"))
-        parts.append(tag("ul", *(tag("li", bdi(line)) for line in found.mended_words)))
+        parts.append(
+            tag("ul", *(tag("li", bdi(told_plainly(line))) for line in found.mended_words))
+        )
     return section(tag("h2", "Assumed"), *parts)
 
 

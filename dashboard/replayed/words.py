@@ -31,7 +31,8 @@ def answer(found: Experiment, gpus: int) -> str:
         lines.append(f"Adding {router} routing would {changes}.")
     if found.gain.has_layout:
         changes = _changes(found, gpus, found.gain.best, router, found.gain.layout_seconds)
-        lines.append(f"Mending the layout of prompts would then {changes}.")
+        # Nothing but hashes is known of what would be moved.
+        lines.append(f"Mending the layout of prompts would then, at best, {changes}.")
     return " ".join([*lines, *_sooner(found)])
 
 

@@ -176,7 +176,7 @@ def test_bars_begin_where_the_one_before_ends() -> None:
 
 
 def test_one_file_says_it_all_and_runs_nothing() -> None:
-    subject = Subject(HOSTILE, [f"12 requests of {HOSTILE}"], ["prefill speed is assumed"])
+    subject = Subject(HOSTILE, [f"12 requests of \u202e{HOSTILE}"], ["prefill speed is assumed"])
     curve = curve_rows(Curve(np.array([0, 10, 30]), 100), 16, 100)
     made = render(found(), 2, subject, curve)
     assert made == render(found(), 2, subject, curve)
@@ -195,6 +195,7 @@ def test_one_file_says_it_all_and_runs_nothing() -> None:
         "as replayed: 30.0 %",
     ):
         assert told_once in unescape(page)
+    assert "\u202e" not in page
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
     assert not re.search(r"<(script|img|a|link|iframe)\b|\bon\w+=\"|url\(|@import", page)
     assert "default-src 'none'" in unescape(page)
