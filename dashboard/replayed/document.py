@@ -80,7 +80,7 @@ def _gain(found: Experiment, gpus: int) -> Markup | None:
         tag("h2", "What each change saves"),
         charts.gain(steps) if steps else None,
         quiet(words.steps_words(found)) if steps else None,
-        tag("ul", *(tag("li", bdi(told_plainly(line))) for line in lines)),
+        _list(lines),
         class_="wide",
     )
 
@@ -205,19 +205,17 @@ def _curve(found: Experiment, rows: Rows) -> Markup | None:
 
 def _assumed(found: Experiment, gpus: int, subject: Subject) -> Markup:
     """Every assumption, and where the figures in it are from."""
-    lines = [*found.setting.words(), words.gpus_words(gpus)]
-    parts: list[Markup | None] = [
-        tag("ul", *(tag("li", bdi(told_plainly(line))) for line in lines))
-    ]
+    parts = [_list([*found.setting.words(), words.gpus_words(gpus)])]
     if subject.sources:
-        parts.append(quiet("Where these are from:"))
-        parts.append(tag("ul", *(tag("li", bdi(told_plainly(line))) for line in subject.sources)))
+        parts += [quiet("Where these are from:"), _list(subject.sources)]
     if found.mended_words:
-        parts.append(quiet("Layout mended in the arms called mended:"))
-        parts.append(
-            tag("ul", *(tag("li", bdi(told_plainly(line))) for line in found.mended_words))
-        )
+        parts += [quiet("Of the layout of prompts:"), _list(found.mended_words)]
     return section(tag("h2", "Assumed"), *parts)
+
+
+def _list(lines: Sequence[str]) -> Markup:
+    """Lines that may hold names from outside."""
+    return tag("ul", *(tag("li", bdi(told_plainly(line))) for line in lines))
 
 
 def _meanings() -> Markup:
