@@ -10,8 +10,8 @@ from exporter.sources.formats.aside import Aside
 from exporter.sources.formats.reshape import reshaped
 from exporter.sources.lines import SCHEMA, BadLine, LineBatch
 
-# Eight of DuckDB's row groups: what does not fill one takes the long way through its log.
-_ROWS = 8 * 122_880
+# Many of the store's row groups: what does not fill one takes the long way through DuckDB's log.
+_ROWS = 32 * 30_720
 # Lines set aside are held in memory, so a log of doubtful rows is taken in smaller bites.
 _ASIDE_BYTES = 16 << 20
 
