@@ -100,8 +100,11 @@ class Request:
 
     @property
     def mends(self) -> bool:
-        """Whether an arm needs what layout findings would change, which takes time to find."""
-        return "mended" in (self.arms or "")
+        """Whether to look for what layout findings would change, which takes time: where an arm
+        asks for it, and for the gain of a store's requests where no arms are named."""
+        if self.arms is not None:
+            return "mended" in self.arms
+        return not self.traces and not self.sweeps and not self.untimed
 
     def check(self) -> None:
         """BadParameter where a word is none of ours, or options exclude each other."""

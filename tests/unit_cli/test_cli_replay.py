@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from prefixscope.commands.replay_request import Request
 from prefixscope.tier_text import NotATier, tier_named
 from replay.clock import Tier
 
@@ -206,3 +207,18 @@ def test_what_is_refused_is_in_no_figure_and_not_in_the_bound(cli: Cli, tmp_path
 def test_more_memory_than_could_be_used_costs_nothing(cli: Cli, tmp_path: Path) -> None:
     done = cli("replay", trace(tmp_path), "--capacity-blocks", "3000000000", "--output", "json")
     assert done.status == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "looks"),
+    [
+        (Request(), True), (Request(arms="off,sticky+mended"), True), (Request(arms="off"), False),
+        (Request(untimed=True), False), (Request(sweeps=["memory"]), False),
+        (Request(traces=[Path("trace.jsonl")]), False),
+        (Request(traces=[Path("log.jsonl")], arms="mended"), True),
+    ],
+)  # fmt: skip
+def test_layout_is_looked_for_where_it_is_asked_for_or_a_store_is_replayed_as_usual(
+    request_: Request, looks: bool
+) -> None:
+    assert request_.mends == looks
