@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 from streamlit.testing.v1 import AppTest
 
+from exporter.store.database import cursor_beside
 from queries import registry
 
 APP = Path(__file__).parents[2] / "dashboard" / "app.py"
@@ -72,7 +73,7 @@ class Exporter:
             # Costs more than all other questions of a page together, and no test here is about it.
             nothing = dict.fromkeys(registry.question(name).columns, pa.array([], pa.string()))
             return pa.table(nothing)
-        return registry.run(self.connection.cursor(), name, params)
+        return registry.run(cursor_beside(self.connection), name, params)
 
 
 _FILLED: dict[str, dict[str, object]] = {
