@@ -1,7 +1,7 @@
 """What happens in a fleet with a clock: arrivals, prefills, ends and resets, as compiled code."""
 
 from replay.clock_columns import NEVER, Queues, Requests, Results, Rules
-from replay.compiled import borrowing, inlined, wide
+from replay.compiled import borrowing, inlined, part, wide
 from replay.event_heap import Events, plan, take_next
 from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
 from replay.router_views import Views, learn, tell
@@ -102,7 +102,7 @@ def _arrive(
     return int(chosen)
 
 
-@borrowing
+@part
 def _uncached(
     requests: Requests,
     rules: Rules,
@@ -303,7 +303,7 @@ def _publish(
         write_through(below, replica, fresh)
 
 
-@borrowing
+@part
 def _reset(
     rules: Rules,
     pools: Pools,

@@ -14,27 +14,43 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 def compiled(function: _Function) -> _Function:
     """Compile at the first call with such arguments and keep the code beside the source, or in
-    the user's cache folder. Where neither can be written every process compiles anew."""
-    return _made(function)
+    the user's cache folder. Where neither can be written every process compiles anew.
+
+    The code is kept together with that of the functions it calls, and made anew when its own file
+    changes: who changes one that it calls in another file removes what is kept (`*.nbi`)."""
+    return _kept(function)
 
 
 def borrowing(function: _Function) -> _Function:
     """The same for what makes no arrays, and only calls such functions: it borrows those it is
     given, which Numba would otherwise count references of at every touch. With many columns that
     is two thirds of the time."""
+    return _borrowing(_kept, function)
+
+
+def part(function: _Function) -> _Function:
+    """As `borrowing`, for what only compiled code calls: it is kept with that, so that start-up
+    need not look for it."""
+    return _borrowing(_made, function)
+
+
+def _borrowing(make: Callable[..., _Function], function: _Function) -> _Function:
     try:
-        return _made(function, _nrt=False)
+        return make(function, _nrt=False)
     except KeyError:  # an option that Numba itself uses, but does not promise
-        return _made(function)
+        return make(function)
+
+
+def _kept(function: _Function, **options: bool) -> _Function:
+    try:
+        return _made(function, cache=True, **options)
+    except RuntimeError:  # Numba's word for "no folder for the cache"
+        return _made(function, **options)
 
 
 def _made(function: _Function, **options: bool) -> _Function:
     compiler: Any = numba.njit
-    try:
-        made = compiler(cache=True, nogil=True, **options)(function)
-    except RuntimeError:  # Numba's word for "no folder for the cache"
-        made = compiler(nogil=True, **options)(function)
-    return cast("_Function", made)
+    return cast("_Function", compiler(nogil=True, **options)(function))
 
 
 def inlined(function: _Function) -> _Function:

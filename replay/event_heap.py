@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from replay.compiled import borrowing
+from replay.compiled import part
 from replay.traffic import Numbers, Small
 
 
@@ -27,7 +27,7 @@ def empty_events(requests: int) -> Events:
     )
 
 
-@borrowing
+@part
 def plan(events: Events, time: int, request: int) -> None:
     """Put the end of a stage of a request into the heap."""
     at, order = events.counts[0], events.counts[1]
@@ -44,7 +44,7 @@ def plan(events: Events, time: int, request: int) -> None:
     events.request[at] = request
 
 
-@borrowing
+@part
 def take_next(events: Events) -> int:
     """Take the first out of the heap."""
     found = events.request[0]
@@ -71,13 +71,13 @@ def take_next(events: Events) -> int:
     return int(found)
 
 
-@borrowing
+@part
 def _is_before(events: Events, at: int, time: int, order: int) -> bool:
     here = events.time[at]
     return bool(here < time or (here == time and events.order[at] < order))
 
 
-@borrowing
+@part
 def _move(events: Events, source: int, target: int) -> None:
     events.time[target] = events.time[source]
     events.order[target] = events.order[source]

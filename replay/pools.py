@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from replay.compiled import borrowing, wide
+from replay.compiled import part, wide
 from replay.traffic import Numbers, Small
 
 NONE = -1
@@ -55,7 +55,7 @@ def empty_pools(distinct_blocks: int, replicas: int, capacity_blocks: int) -> Po
     )
 
 
-@borrowing
+@part
 def find(pools: Pools, replica: int, chain: Small, oldest: int) -> int:
     """How many leading blocks of a chain are there, held or touched at `oldest` or later."""
     slot, holders, touched = pools.slot, pools.holders[replica], pools.touched[replica]
@@ -68,7 +68,7 @@ def find(pools: Pools, replica: int, chain: Small, oldest: int) -> int:
     return found
 
 
-@borrowing
+@part
 def locate(pools: Pools, replica: int, chain: Small, oldest: int, held: Small) -> int:
     """Write the slot of each block of a chain to `held`, NONE where it is not there; how many of
     the slots are idle."""
@@ -85,7 +85,7 @@ def locate(pools: Pools, replica: int, chain: Small, oldest: int, held: Small) -
     return idle
 
 
-@borrowing
+@part
 def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> int:
     """For a request that starts: hold the slots in `held`, and take others where it has NONE.
 
@@ -128,7 +128,7 @@ def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> in
     return count
 
 
-@borrowing
+@part
 def publish(
     pools: Pools, replica: int, chain: Small, held: Small, now: int, oldest: int, fresh: Small
 ) -> int:
@@ -152,7 +152,7 @@ def publish(
     return count
 
 
-@borrowing
+@part
 def release(pools: Pools, replica: int, held: Small, now: int, stored: int, filled: int) -> None:
     """Give slots back, the last first: they become idle, or free where they have no name. Behind
     the `stored` blocks that prompts can find stand those of the answer, until `filled`."""
@@ -179,7 +179,7 @@ def release(pools: Pools, replica: int, held: Small, now: int, stored: int, fill
     pools.counts[replica, IDLE] = idle
 
 
-@borrowing
+@part
 def _free(pools: Pools, replica: int, at: int) -> None:
     """An idle slot loses its name."""
     if pools.block[replica, at] != UNKNOWN:
@@ -191,7 +191,7 @@ def _free(pools: Pools, replica: int, at: int) -> None:
     pools.counts[replica, FREE] += 1
 
 
-@borrowing
+@part
 def forget(pools: Pools, replica: int, lost: Small) -> int:
     """Nothing of a replica can be found any more; what runs keeps its memory. The blocks are
     written to `lost`; returns how many."""
@@ -210,14 +210,14 @@ def forget(pools: Pools, replica: int, lost: Small) -> int:
     return count
 
 
-@borrowing
+@part
 def unlink(behind: Small, ahead: Small, at: int) -> None:
     """Take a slot out of a ring."""
     ahead[behind[at]] = ahead[at]
     behind[ahead[at]] = behind[at]
 
 
-@borrowing
+@part
 def link_last(behind: Small, ahead: Small, at: int, end: int) -> None:
     """Make a slot the one used last. `end` is before the first and after the last."""
     last = behind[end]

@@ -30,6 +30,12 @@ class Prompts:
     block_tokens: int
     answer_blocks: Numbers | None = None
 
+    def __post_init__(self) -> None:
+        # Columns that cannot be written, as Arrow's, are of another type to compiled code, which is
+        # then compiled anew: that takes seconds.
+        for name in ("arrived", "prompt_tokens", "output_tokens", "blocks", "starts"):
+            object.__setattr__(self, name, np.require(getattr(self, name), None, ("C", "W")))
+
     def __len__(self) -> int:
         return len(self.prompt_tokens)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.compiled import borrowing
+from replay.compiled import part
 from replay.known_blocks import GOLDEN, mixed
 from replay.prompts import Prompts
 from replay.traffic import Names, Numbers, Small
@@ -114,7 +114,7 @@ def keys_of(
     return mixed(keys)
 
 
-@borrowing
+@part
 def pick(
     router: int,
     request: int,
@@ -149,7 +149,7 @@ def pick(
     return best
 
 
-@borrowing
+@part
 def _next_below(owners: Small, first: int, loads: Numbers, limit: float) -> int:
     """The next replica along the ring that is not above the limit: one always is not, as the
     limit is not below the mean."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from replay.clock import MICROSECOND, Tier
-from replay.compiled import borrowing, wide
+from replay.compiled import part, wide
 from replay.pools import NONE, link_last, unlink
 from replay.traffic import Flags, Numbers, Seconds, Small, starts_of
 
@@ -69,7 +69,7 @@ def empty_below(distinct_blocks: int, replicas: int, tiers: Sequence[Tier]) -> B
     )
 
 
-@borrowing
+@part
 def tier_of(below: Below, replica: int, block: int) -> int:
     """The nearest tier that has a block for a replica; NONE where none has."""
     for tier in range(len(below.shelves)):
@@ -78,7 +78,7 @@ def tier_of(below: Below, replica: int, block: int) -> int:
     return NONE
 
 
-@borrowing
+@part
 def load_up(
     below: Below,
     replica: int,
@@ -102,7 +102,7 @@ def load_up(
         loaded[tier] += min(block_tokens, tokens - place * block_tokens)
 
 
-@borrowing
+@part
 def load_microseconds(below: Below, loaded: Numbers) -> tuple[int, int]:
     """What it takes to load so many tokens of each tier: before the rest is computed, and while it
     is."""
@@ -118,14 +118,14 @@ def load_microseconds(below: Below, loaded: Numbers) -> tuple[int, int]:
     return ahead, beside
 
 
-@borrowing
+@part
 def write_back(below: Below, replica: int, blocks: Small) -> None:
     """What the device loses falls to the tiers below."""
     for block in blocks:
         _fall(below, replica, wide(0), wide(block))
 
 
-@borrowing
+@part
 def write_through(below: Below, replica: int, blocks: Small) -> None:
     """Bring what was computed to the tiers that are written through."""
     for tier in range(len(below.shelves)):
@@ -135,7 +135,7 @@ def write_through(below: Below, replica: int, blocks: Small) -> None:
                 _fall(below, replica, tier + 1, fallen)
 
 
-@borrowing
+@part
 def _fall(below: Below, replica: int, tier: int, block: int) -> None:
     """A block comes down to a tier, may push out another one there, and so on."""
     while tier < len(below.shelves) and block != NONE and not below.writes_through[tier]:
@@ -143,7 +143,7 @@ def _fall(below: Below, replica: int, tier: int, block: int) -> None:
         tier += 1
 
 
-@borrowing
+@part
 def _keep(below: Below, shelf: int, block: int) -> int:
     """Bring a block to a shelf as the one used last; returns the one that it pushes out: itself
     where there is no room at all, NONE where there is room enough."""
@@ -169,7 +169,7 @@ def _keep(below: Below, shelf: int, block: int) -> int:
     return fallen
 
 
-@borrowing
+@part
 def forget_below(below: Below, replica: int) -> None:
     """A replica loses what is in tiers of its own; shared ones stay."""
     for tier in range(len(below.shelves)):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.clock import MICROSECOND, Clock, Tier
+from replay.clockwork import run
 from replay.pools import FREE, IDLE, UNKNOWN, Pools, empty_pools
 from replay.routers import ROUTERS, Router
 from replay.rules import RULES
@@ -173,6 +174,18 @@ def test_an_answer_takes_memory_until_its_turn_comes() -> None:
     served = serve_timed(prompts, FULL, fleet(capacity=4))
     assert cached(served) == [0, 0, 0, 4]
     assert served.evicted_blocks.tolist() == [2]  # the last request needs a block too
+
+
+def test_columns_that_cannot_be_written_are_compiled_for_no_more_than_others() -> None:
+    """Arrow's columns are such, and Numba compiles all of the clock anew for another type."""
+    prompts = at([(9, [0, 1, 2]), (9, [0, 1, 2])], [0.0, 1.0])
+    assert cached(serve_timed(prompts, FULL, fleet())) == [0, 8]
+    known = len(run.signatures)  # type: ignore[attr-defined]
+    for column in (prompts.arrived, prompts.prompt_tokens, prompts.output_tokens, prompts.blocks,
+                   prompts.starts):  # fmt: skip
+        column.flags.writeable = False
+    assert cached(serve_timed(replace(prompts), FULL, fleet())) == [0, 8]
+    assert len(run.signatures) == known  # type: ignore[attr-defined]
 
 
 def test_a_cache_that_is_off_finds_nothing() -> None:
