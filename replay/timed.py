@@ -99,10 +99,14 @@ def serve_timed(
 ) -> Timed:
     """Run all requests by their times. ValueError for a rule with a lifetime of its own."""
     needed = _needed(prompts, rule.by_memory_alone())
-    # More than could ever be used need not be there.
+    filled = _filled(prompts, rule) * fleet.caches
+    capacity = fleet.capacity_blocks
     most = int(np.sort(needed)[-fleet.clock.most_running :].sum()) + prompts.distinct_blocks
-    capacity = max(min(fleet.capacity_blocks or most, most), 1)
-    requests = _requests(prompts, rule, fleet, sessions, np.where(needed <= capacity, needed, 0))
+    if capacity is None or capacity >= most + int(filled.sum()):
+        # More than could ever be used need not be there, nor what nobody can find.
+        capacity, filled = max(most, 1), np.zeros_like(filled)
+    needed = np.where(needed <= capacity, needed, 0)
+    requests = _requests(prompts, rule, fleet, sessions, needed, filled)
     count, replicas = len(prompts), fleet.replicas
     distinct = max(prompts.distinct_blocks, 1)
     results = Results(
@@ -151,9 +155,15 @@ def _needed(prompts: Prompts, rule: CacheRule) -> Numbers:
 
 
 def _requests(
-    prompts: Prompts, rule: CacheRule, fleet: Fleet, sessions: Names | None, needed: Numbers
+    prompts: Prompts,
+    rule: CacheRule,
+    fleet: Fleet,
+    sessions: Names | None,
+    needed: Numbers,
+    filled: Numbers,
 ) -> Requests:
-    """`needed`: 0 of those that fit no replica."""
+    """`needed`: 0 of those that fit no replica; `filled`: as `_filled` says, 0 where that does not
+    matter."""
     keys = fleet.router.keys(prompts, sessions)
     ceiling = prompts.ceiling_tokens(rule)
     tokens = np.maximum(prompts.output_tokens - 1, 0)
@@ -164,7 +174,7 @@ def _requests(
         ceiling=ceiling if fleet.caches else np.zeros_like(ceiling),
         stored=prompts.stored_blocks(rule) if fleet.caches else np.zeros_like(ceiling),
         kept=prompts.kept_blocks(rule) if fleet.caches else np.zeros_like(ceiling),
-        filled=_filled(prompts, rule) if fleet.caches else np.zeros_like(ceiling),
+        filled=filled,
         decode=_microseconds(tokens * fleet.clock.decode_seconds_per_token),
         firsts=Ring.of(fleet.replicas).first(keys),
         draws=draws,

@@ -176,6 +176,19 @@ def test_an_answer_takes_memory_until_its_turn_comes() -> None:
     assert served.evicted_blocks.tolist() == [2]  # the last request needs a block too
 
 
+@pytest.mark.parametrize("capacity", [None, 10**6, 8_000])
+def test_a_cache_that_is_never_full_loses_nothing_to_answers(capacity: int | None) -> None:
+    """300 answers of 100 tokens fill 25 blocks each, 7,500 in all, behind prompts of one block."""
+    requests: Requests = [(5, [number]) for number in [*range(300), 0]]
+    prompts = at(requests, [float(number) for number in range(301)], [100] * 301)
+    wanted = replace(fleet(clock=replace(CLOCK, most_running=1)), capacity_blocks=capacity)
+    served = serve_timed(prompts, FULL, wanted)
+    assert cached(served)[-1] == 4
+    assert served.evicted_blocks.tolist() == [0]
+    smaller = serve_timed(prompts, FULL, replace(wanted, capacity_blocks=7_000))
+    assert cached(smaller)[-1] == 0
+
+
 def test_columns_that_cannot_be_written_are_compiled_for_no_more_than_others() -> None:
     """Arrow's columns are such, and Numba compiles all of the clock anew for another type."""
     prompts = at([(9, [0, 1, 2]), (9, [0, 1, 2])], [0.0, 1.0])
