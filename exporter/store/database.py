@@ -11,7 +11,7 @@ import duckdb
 
 # What DuckDB would call it if it were not attached.
 _CATALOG = "prefixscope"
-# A multiple of 2,048. Half of it takes as long to load and to read, and more room.
+# A multiple of 2,048. Half of it takes as long to load, and a little more room.
 _ROW_GROUP_ROWS = 30_720
 
 Config = dict[str, str | bool | int | float | list[str]]
