@@ -10,6 +10,8 @@ from pathlib import Path
 from exporter.causes.sealing import Sealer
 from exporter.errors import PrefixscopeError
 from exporter.geometry import ModelGeometry
+from exporter.isolation.judge import judge_newest_scopes
+from exporter.layout_found.judge import judge_newest
 from exporter.sources.discovery import StaticTarget
 from exporter.sources.events.settings import EventSettings
 from exporter.store.owner import read_owner
@@ -101,6 +103,9 @@ def _load(files: DemoFiles, settings: Settings) -> None:
             if loaded.failed or loaded.nothing_taken:
                 raise PrefixscopeError(f"the demo's files were refused: {loaded.failed}")
         Sealer(store, settings.causes).seal(datetime.now(UTC), wait_for_older=False)
+        # The exporter looks again every hour, and first when the pages have long been opened.
+        judge_newest(store)
+        judge_newest_scopes(store, settings.isolation)
     finally:
         store.close()
 

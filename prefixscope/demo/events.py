@@ -9,21 +9,33 @@ import struct
 from array import array
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
-from prefixscope.demo.scenario import BLOCK_TOKENS
-from replay.hashes import HASH_GRAIN_TOKENS, chain_hashes, hash_key_id
+from prefixscope.demo.blocks import salt_of, text_of
+from prefixscope.demo.scenario import BLOCK_TOKENS, salt_number, salt_text
+from replay.hashes import (
+    HASH_GRAIN_TOKENS,
+    content_hashes,
+    extend_chain,
+    hash_key_id,
+    root_hash,
+    scope_id,
+)
 
 SPAN_SECONDS = 2 * 3_600.0
 # As many batches as vLLM keeps for a replay.
 KEPT_BATCHES = 10_000
+# Of so many texts names are kept, as prompts begin alike and turns repeat the ones before.
+_KEPT_TEXTS = 10_000
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def block_tokens(block: int) -> list[int]:
-    """The token ids of a block of the demo: always the same, and nobody's text."""
-    return array("H", hashlib.shake_128(struct.pack("<q", block)).digest(2 * BLOCK_TOKENS)).tolist()
+    """The token ids of a block of the demo: always the same of one text, and nobody's text."""
+    packed = struct.pack("<q", text_of(block))
+    return array("H", hashlib.shake_128(packed).digest(2 * BLOCK_TOKENS)).tolist()
 
 
 def engine_hash(block: int) -> int:
@@ -38,11 +50,23 @@ class ChainNames:
     def __init__(self, key: str) -> None:
         self._key = key
         self.key_id = hash_key_id(key)
+        self._of_text = lru_cache(_KEPT_TEXTS)(self._contents)
 
-    def of(self, blocks: Sequence[int]) -> list[int]:
-        """The chain of a prompt that begins with these blocks."""
-        tokens = [token for block in blocks for token in block_tokens(block)]
-        return chain_hashes(tokens, HASH_GRAIN_TOKENS, key=self._key)
+    def scope(self, tenant: str) -> str | None:
+        """Name the trust boundary of a tenant's requests; None for a tenant without a salt."""
+        return self._scope(salt_number(tenant))
+
+    def of(self, blocks: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Chain and contents of a prompt that begins with these blocks."""
+        contents = [each for block in blocks for each in self._of_text(text_of(block))]
+        scope = self._scope(salt_of(blocks[0])) if blocks else None
+        return extend_chain(root_hash(scope or "", self._key), contents, self._key), contents
+
+    def _scope(self, salt: int) -> str | None:
+        return scope_id(self._key, salt_text(salt))
+
+    def _contents(self, text: int) -> list[int]:
+        return content_hashes(block_tokens(text), HASH_GRAIN_TOKENS, self._key)
 
 
 class KvEvents:
@@ -119,6 +143,8 @@ class KvEvents:
 
 
 def _stored(blocks: Sequence[int], parent: int | None) -> dict[str, object]:
+    # The salt stands with the first block of a prompt: all others are named behind it.
+    salt = salt_text(salt_of(blocks[0])) if parent is None else None
     return {
         "type": "BlockStored",
         "block_hashes": [engine_hash(block) for block in blocks],
@@ -128,4 +154,5 @@ def _stored(blocks: Sequence[int], parent: int | None) -> dict[str, object]:
         "lora_id": None,
         "medium": "GPU",
         "lora_name": None,
+        "extra_keys": None if salt is None else [[salt], *[None] * (len(blocks) - 1)],
     }

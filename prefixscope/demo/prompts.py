@@ -1,13 +1,14 @@
 """What the demo's sessions send: lengths in tokens and the chain of blocks behind them.
 
-A block's id stands for its chain hash: it is handed out once for one content at one place after
-one beginning. Text is never made up, because no figure depends on it.
+A block stands for its chain hash and says which text it has (`blocks`), but text is never made
+up: no figure depends on what it says, only on where the same comes again.
 """
 
 from dataclasses import dataclass, field
 from random import Random
 
-from prefixscope.demo.scenario import BLOCK_TOKENS, CONTEXT_TOKENS, Template
+from prefixscope.demo.blocks import BlockNumbers, salted
+from prefixscope.demo.scenario import BLOCK_TOKENS, CONTEXT_TOKENS, Template, salt_number
 
 GREETING_TOKENS = 40
 
@@ -28,29 +29,25 @@ class Session:
 
 
 class PromptBook:
-    """Hands out block ids and draws lengths; one per run, so that ids are unique in it."""
+    """Hands out blocks and draws lengths; one per run, so that blocks are unique in it."""
 
     def __init__(self, draws: Random) -> None:
         self._draws = draws
-        self._next_block = 0
+        self._numbers = BlockNumbers()
         self._heads: dict[tuple[str, ...], tuple[int, list[int]]] = {}
 
     def open(self, session: Session) -> None:
         """Give a new session the part of its prompt that comes before the conversation."""
-        template = session.template
-        if session.version == template.next_version:
-            # The greeting names the person in front of everything: nothing is shared any more.
-            tokens = GREETING_TOKENS + template.system_tokens + template.document_tokens
-            session.tokens, session.chain = tokens, self._extended([], tokens)
-            return
         session.tokens, shared = self._head(session)
-        session.chain = shared.copy()
+        # The greeting names the person in front of everything: nothing is shared any more.
+        is_greeted = session.version == session.template.next_version
+        session.chain = self._behind_own_block(shared, session) if is_greeted else shared.copy()
 
     def ask(self, session: Session) -> int:
         """Append the user's part of this turn; returns the prompt's length in tokens."""
         session.tokens += self._length(session.template.user_tokens)
         if session.template.clock:
-            session.chain = []
+            session.chain = self._behind_own_block(session.chain, session)
         self._extended(session.chain, session.tokens)
         return session.tokens
 
@@ -68,10 +65,13 @@ class PromptBook:
 
     def _head(self, session: Session) -> tuple[int, list[int]]:
         template = session.template
-        key = (template.name, session.version)
+        key: tuple[str, ...] = (template.name, session.version)
         if key not in self._heads:
-            tokens = template.system_tokens
+            greeting_tokens = GREETING_TOKENS if session.version == template.next_version else 0
+            tokens = greeting_tokens + template.system_tokens
             self._heads[key] = (tokens, self._extended([], tokens))
+        if salt := salt_number(session.tenant):
+            key = self._salted_head(key, salt)
         if not template.document_tokens:
             return self._heads[key]
         # Low numbers are drawn more often: some documents are asked about again and again.
@@ -83,11 +83,23 @@ class PromptBook:
             self._heads[longer] = (tokens, self._extended(chain.copy(), tokens))
         return self._heads[longer]
 
+    def _salted_head(self, key: tuple[str, ...], salt: int) -> tuple[str, ...]:
+        """The same text, and no block of it shared with anybody of another salt or of none."""
+        own = (*key, f"salt {salt}")
+        if own not in self._heads:
+            tokens, chain = self._heads[key]
+            self._heads[own] = (tokens, salted(self._numbers.of_same_text(chain), salt))
+        return own
+
+    def _behind_own_block(self, chain: list[int], session: Session) -> list[int]:
+        """The same text behind a first block that nobody else has."""
+        anew = [*self._numbers.of_own_text(1), *self._numbers.of_same_text(chain[1:])]
+        return salted(anew, salt_number(session.tenant))
+
     def _extended(self, chain: list[int], tokens: int) -> list[int]:
         missing = tokens // BLOCK_TOKENS - len(chain)
         if missing > 0:
-            chain.extend(range(self._next_block, self._next_block + missing))
-            self._next_block += missing
+            chain.extend(self._numbers.of_own_text(missing))
         return chain
 
     def _length(self, mean_tokens: int) -> int:

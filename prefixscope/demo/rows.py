@@ -13,7 +13,8 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 def log_line(call: Call, names: ChainNames | None = None) -> str:
     """Write one row, newline included. What a gateway does not know is left out, never 0.
 
-    With `names`, a call whose blocks are known carries their hash chain, as the tap's rows do.
+    With `names`, a call names its scope, and one whose blocks are known carries their hashes, as
+    the tap's rows do.
     """
     row: dict[str, object] = {
         "ts": iso_time(call.arrived),
@@ -32,10 +33,8 @@ def log_line(call: Call, names: ChainNames | None = None) -> str:
     }
     if call.replica is not None:
         row |= _served(call)
-    if names is not None and call.chain and call.template.source != LEGACY_GATEWAY:
-        row["block_hashes"] = names.of(call.chain)
-        row["hash_scope"] = "global"
-        row["hash_key_id"] = names.key_id
+    if names is not None and call.template.source != LEGACY_GATEWAY:
+        row |= _named(call, names)
     return _encode(row) + "\n"
 
 
@@ -54,6 +53,17 @@ def _served(call: Call) -> dict[str, object]:
         row["ttft_seconds"] = round(call.ttft_seconds, 6)
         row["ttft_point"] = "gateway"
     return row
+
+
+def _named(call: Call, names: ChainNames) -> dict[str, object]:
+    """The scope and the hashes, as far as there are any, and whose names they are."""
+    row: dict[str, object] = {}
+    if scope := names.scope(call.tenant):
+        row["scope"] = scope
+    if call.chain:
+        row["block_hashes"], row["content_hashes"] = names.of(call.chain)
+        row["hash_scope"] = "global"
+    return row | {"hash_key_id": names.key_id} if row else row
 
 
 def iso_time(moment: float) -> str:

@@ -53,7 +53,8 @@ class Template:
     turns: float = 1.0  # mean per session
     think_seconds: float = 60.0
     evening: bool = False
-    clock: bool = False  # the current time stands in front: no two prompts share a block
+    # The current time stands in front, in a header of a block: no two prompts share one.
+    clock: bool = False
     stream: bool = True
     source: str = GATEWAY
     next_version: str | None = None  # from the version change on; a greeting by name in front
@@ -121,6 +122,10 @@ TENANTS = (
 )
 TENANT_WEIGHTS = tuple(accumulate(1 / (rank + 1) ** 1.1 for rank in range(len(TENANTS))))
 
+# Tenants who keep what they leave in the cache to themselves: each gives a salt of its own with
+# every request, and asks the same templates as everybody.
+SALTED_TENANTS = ("cedar", "dogwood")
+
 ERROR_RATIO = 0.006  # of attempts the gateway gives up on before they reach a replica
 CANCELLED_RATIO = 0.015  # of streamed answers the caller stops reading
 
@@ -146,6 +151,16 @@ class Story:
             version_change=two_o_clock - round(0.23 * days) * 86_400,
             restart=two_o_clock - round(0.06 * days) * 86_400,
         )
+
+
+def salt_number(tenant: str) -> int:
+    """Which salt the requests of a tenant carry, from 1 on; 0 for none."""
+    return SALTED_TENANTS.index(tenant) + 1 if tenant in SALTED_TENANTS else 0
+
+
+def salt_text(number: int) -> str | None:
+    """The salt as requests and KV-cache events carry it, None for 0. Rows name its scope only."""
+    return f"salt of {SALTED_TENANTS[number - 1]}" if number else None
 
 
 class LoadCurve:

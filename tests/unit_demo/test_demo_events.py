@@ -2,8 +2,11 @@
 
 import json
 import struct
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,15 +14,18 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.blocks.chains import Chains
 from exporter.blocks.order import Heard, StreamName
 from exporter.blocks.tracker import Tracker
+from prefixscope.demo.blocks import BlockNumbers, salt_of, salted, text_of
 from prefixscope.demo.events import ChainNames, KvEvents, block_tokens, engine_hash
+from prefixscope.demo.fleet import Call
 from prefixscope.demo.publishing import TOPIC, EventPublisher
 from prefixscope.demo.rows import log_line
 from prefixscope.demo.scenario import BLOCK_TOKENS
 from prefixscope.demo.traffic import Traffic
 from replay.blocks import BlockPool, Lease
-from replay.hashes import hash_key_id
+from replay.hashes import chain_hashes, content_hashes, hash_key_id, scope_id
 
 KEY = "k" * 64
 END = 1_795_000_000.0
@@ -79,8 +85,16 @@ def traffic() -> Traffic:
     return made
 
 
-def test_the_exporters_state_is_the_pools(traffic: Traffic) -> None:
-    rows = [json.loads(log_line(call, traffic.names)) for call in traffic.advance(END)]
+@pytest.fixture(scope="module")
+def named(traffic: Traffic) -> list[tuple[Call, dict[str, Any]]]:
+    """Calls of the last two hours whose rows have hashes, and those rows."""
+    rows = [(call, json.loads(log_line(call, traffic.names))) for call in traffic.advance(END)]
+    return [(call, row) for call, row in rows if "block_hashes" in row]
+
+
+def test_the_exporters_state_is_the_pools(
+    traffic: Traffic, named: list[tuple[Call, dict[str, Any]]]
+) -> None:
     tracker, moment = Tracker(KEY), datetime.fromtimestamp(END, UTC)
     for replica in traffic.replicas:
         stream = StreamName("demo", replica.name)
@@ -93,17 +107,93 @@ def test_the_exporters_state_is_the_pools(traffic: Traffic) -> None:
         assert caches[replica.name].resident_blocks == len(known) > 100
         assert caches[replica.name].uncertain is None
     assert sum(cache.evicted_blocks for cache in caches.values()) > 1000
-    named = [row for row in rows if "block_hashes" in row]
     assert len(named) > 300
-    assert {row["hash_key_id"] for row in named} == {hash_key_id(KEY)}
-    for row in named:
+    assert {row["hash_key_id"] for _, row in named} == {hash_key_id(KEY)}
+    for _, row in named:
         blocks = row["prompt_tokens"] // BLOCK_TOKENS
         assert len(row["block_hashes"]) == blocks * BLOCK_TOKENS // 16
     # Prefixes are named by the same chain as the rows that used them.
-    used = {hash_ for row in named for hash_ in row["block_hashes"]}
+    used = {hash_ for _, row in named for hash_ in row["block_hashes"]}
     prefixes = tracker.drain(moment).prefixes
     assert prefixes is not None
     assert {prefix.prefix for prefix in prefixes} & used
+
+
+def test_events_and_rows_name_blocks_alike_in_every_scope(
+    traffic: Traffic, named: list[tuple[Call, dict[str, Any]]]
+) -> None:
+    chains, heard = Chains(KEY), dict[int, int]()
+    for replica in traffic.replicas:
+        replica.events.flush()
+        for _, payload in replica.events.batches:
+            for event in msgspec.msgpack.decode(payload)[1]:
+                if event["type"] == "BlockStored":
+                    parent = event["parent_block_hash"]
+                    before = None if parent is None else heard[parent]
+                    told = chains.names(SimpleNamespace(**event), before)
+                    heard.update(zip(event["block_hashes"], told, strict=True))
+    scopes: Counter[str] = Counter()
+    for call, row in named:
+        for block, name in zip(call.chain, row["block_hashes"][3::4], strict=True):
+            assert heard.get(engine_hash(block), name) == name
+            scopes[row.get("scope", "")] += engine_hash(block) in heard
+    assert len(scopes) == 3
+    assert min(scopes.values()) > 100
+
+
+def test_hashes_are_those_of_the_tokens_and_the_scope(
+    named: list[tuple[Call, dict[str, Any]]],
+) -> None:
+    scopes = {None: "", **{t: scope_id(KEY, f"salt of {t}") or "" for t in ("cedar", "dogwood")}}
+    for call, row in named[::3]:
+        tokens = [token for block in call.chain for token in block_tokens(block)]
+        scope = scopes.get(call.tenant, "")
+        assert row.get("scope", "") == scope
+        assert row["content_hashes"] == content_hashes(tokens, 16, KEY)
+        assert row["block_hashes"] == chain_hashes(tokens, 16, scope, KEY)
+
+
+def test_blocks_are_shared_just_where_their_chains_are(
+    named: list[tuple[Call, dict[str, Any]]],
+) -> None:
+    # So that what the pool serves is what the rows' own hashes say can be served.
+    pairs = {
+        pair
+        for call, row in named
+        for pair in zip(call.chain, row["block_hashes"][3::4], strict=True)
+    }
+    assert len(pairs) == len({block for block, _ in pairs}) == len({name for _, name in pairs})
+
+
+def test_salted_tenants_ask_what_all_ask_and_share_it_with_nobody(
+    named: list[tuple[Call, dict[str, Any]]],
+) -> None:
+    heads: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    names: dict[str, set[int]] = defaultdict(set)
+    for _, row in named:
+        if row["template"] == "assistant":  # 900 tokens of system text are 14 blocks
+            own = row["tenant"] if "scope" in row else ""
+            heads[own].add(tuple(row["content_hashes"][: 14 * 4]))
+            names[own].update(row["block_hashes"])
+    assert set(heads) == {"", "cedar", "dogwood"}
+    assert len(set.union(*heads.values())) == 1
+    assert not names["cedar"] & names["dogwood"]
+    assert not names[""] & (names["cedar"] | names["dogwood"])
+
+
+def test_blocks_say_their_text_and_their_salt() -> None:
+    numbers = BlockNumbers()
+    first = [*numbers.of_own_text(3)]
+    again = numbers.of_same_text(first)
+    other = [*numbers.of_own_text(2)]
+    assert len({*first, *again, *other}) == 8
+    assert [text_of(block) for block in again] == [text_of(block) for block in first]
+    assert len({text_of(block) for block in (*first, *other)}) == 5
+    kept = salted(again, 2)
+    assert [salt_of(block) for block in kept] == [2, 0, 0]
+    assert [text_of(block) for block in kept] == [text_of(block) for block in first]
+    assert len({*kept, *again}) == 4
+    assert salted([], 1) == []
 
 
 @settings(max_examples=30)
