@@ -3,21 +3,46 @@
 Importing Numba costs a third of a second, so only what needs it imports this.
 """
 
+import os
 from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
+_HERE = Path(__file__).parent
+
+
+def kept_in(sources: Path, given: str = "") -> Path:
+    """Where compiled code is kept: in `given` (NUMBA_CACHE_DIR), beside the sources, or in the
+    user's cache folder; in a folder of its own for every state of the sources. Numba looks at the
+    file of a function alone, and would go on with old code of what that calls in another one."""
+    digest = blake2b(digest_size=8)
+    for path in sorted(sources.glob("*.py")):
+        digest.update(path.read_bytes())
+    return _base(sources, given) / f"compiled-{digest.hexdigest()}"
+
+
+def _base(sources: Path, given: str) -> Path:
+    beside = sources / "__pycache__"
+    if given:
+        return Path(given)
+    home = os.environ.get("HOME")
+    if home is None or os.access(beside if beside.exists() else sources, os.W_OK):
+        return beside
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path(home, ".cache")) / "prefixscope"
+
+
+_settings: Any = numba.config
+_settings.CACHE_DIR = str(kept_in(_HERE, _settings.CACHE_DIR))
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile at the first call with such arguments and keep the code beside the source, or in
-    the user's cache folder. Where neither can be written every process compiles anew.
-
-    The code is kept together with that of the functions it calls, and made anew when its own file
-    changes: who changes one that it calls in another file removes what is kept (`*.nbi`)."""
+    """Compile at the first call with such arguments and keep the code, together with that of the
+    functions it calls (`kept_in`). Where nothing can be written every process compiles anew."""
     return _kept(function)
 
 
