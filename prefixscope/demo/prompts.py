@@ -35,6 +35,7 @@ class PromptBook:
         self._draws = draws
         self._numbers = BlockNumbers()
         self._heads: dict[tuple[str, ...], tuple[int, list[int]]] = {}
+        self._documents: dict[tuple[str, ...], int] = {}
 
     def open(self, session: Session) -> None:
         """Give a new session the part of its prompt that comes before the conversation."""
@@ -79,9 +80,16 @@ class PromptBook:
         longer = (*key, session.tenant, str(document))
         if longer not in self._heads:
             tokens, chain = self._heads[key]
-            tokens += self._length(template.document_tokens)
+            tokens += self._document_tokens(template, longer[-2:])
             self._heads[longer] = (tokens, self._extended(chain.copy(), tokens))
         return self._heads[longer]
+
+    def _document_tokens(self, template: Template, document: tuple[str, ...]) -> int:
+        """The length of a tenant's document, which a new version of the template leaves alone."""
+        known = (template.name, *document)
+        if known not in self._documents:
+            self._documents[known] = self._length(template.document_tokens)
+        return self._documents[known]
 
     def _salted_head(self, key: tuple[str, ...], salt: int) -> tuple[str, ...]:
         """The same text, and no block of it shared with anybody of another salt or of none."""

@@ -6,10 +6,11 @@ from random import Random
 
 import pytest
 
+from prefixscope.demo.blocks import text_of
 from prefixscope.demo.fleet import Call, Replica
 from prefixscope.demo.pages import metric_page
 from prefixscope.demo.prompts import PromptBook, Session
-from prefixscope.demo.scenario import TEMPLATES, LoadCurve, Template
+from prefixscope.demo.scenario import LEGACY_GATEWAY, TEMPLATES, LoadCurve, Template
 from prefixscope.demo.traffic import Traffic
 
 PLAIN = Template("plain", "chat", "v1", 1, 640, 64, 16)
@@ -160,6 +161,42 @@ def test_load_has_its_peak_in_the_evening_and_is_low_at_night() -> None:
     assert {load.template(end, draw / 100).name for draw in range(100)} == {
         template.name for template in TEMPLATES
     }
+
+
+def test_hit_ratio_falls_after_the_restart() -> None:
+    day = 86_400.0
+    traffic = Traffic(start=0, end=day, requests_per_second=0.1, seed=2026)
+    # A whole day of the smaller cache: what is asked of one replica within hours is left to chance.
+    calls = [
+        one
+        for one in traffic.advance(2 * day)
+        if one.replica and one.template.source != LEGACY_GATEWAY
+    ]
+
+    def ratio(replica: str, since: float, until: float) -> float:
+        own = [c for c in calls if c.replica == replica and since <= c.arrived < until]
+        return sum(c.cached_tokens for c in own) / sum(c.prompt_tokens for c in own)
+
+    restart = traffic.story.restart
+    names = [replica.name for replica in traffic.replicas]
+    before = {name: ratio(name, 0, restart) for name in names}
+    after = {name: ratio(name, restart, 2 * day) for name in names}
+    assert after["replica-2"] < before["replica-2"] - 0.1
+    for replica in ("replica-0", "replica-1", "replica-3"):
+        assert after[replica] > after["replica-2"] + 0.05
+
+
+def test_a_new_version_puts_a_greeting_before_the_same_document() -> None:
+    book = PromptBook(Random(1))
+    desk = Template("t", "chat", "v1", 1, 640, 64, 16, document_tokens=500, next_version="v2")
+    old, new, again = session(desk), session(desk, version="v2"), session(desk, version="v2")
+    for one in (old, new, again):
+        book.open(one)
+    assert new.tokens == again.tokens == old.tokens + 40
+    assert text_of(new.chain[0]) != text_of(again.chain[0])
+    # Behind the greeting all is the same text, and nothing of it can be reused.
+    assert [*map(text_of, new.chain[1:])] == [*map(text_of, again.chain[1:])]
+    assert not set(new.chain) & set(again.chain)
 
 
 def test_traffic_does_not_depend_on_how_its_clock_is_advanced() -> None:
