@@ -162,7 +162,8 @@ def _start(
         more = requests.prompt[request] - cached
         own = len(held) - (hits - loads)
         room = pools.counts[replica, FREE] + pools.counts[replica, IDLE] - idle
-        if room < own or (begun and tokens + more > rules.batched):
+        is_full = tokens + more > rules.batched or rules.batched == 0
+        if room < own or (begun and is_full):
             break
         tokens += more
         before = _kept(begun, computing, loading, beside)

@@ -155,6 +155,17 @@ def test_prompts_that_wait_are_computed_in_one_step_and_ready_together() -> None
     assert [round(own, 6) for own in served.prefill_seconds] == [0.01, 0.01, 0.004, 0.01]
 
 
+def test_prompts_that_are_found_whole_go_one_after_the_other_too() -> None:
+    """8 tokens until 10 ms, 2 of which every prefill costs. The same three times, all of it found,
+    takes 2 ms each; where steps take several prompts, all three together."""
+    prompts = at([(8, [0, 1])] * 4, [0.0, 0.001, 0.002, 0.003])
+    for batched, expected in ((None, [0.01, 0.011, 0.012, 0.013]), (8, [0.01, 0.011, 0.01, 0.009])):
+        clock = replace(CLOCK, prefill_overhead_seconds=0.002, batched_tokens=batched)
+        served = serve_timed(prompts, PARTIAL, fleet(clock=clock))
+        assert cached(served) == [0, 8, 8, 8]
+        assert ttft(served) == expected
+
+
 def test_a_prefill_holds_up_what_decodes_beside_it() -> None:
     """A decodes 4 tokens of 10 ms from 4 ms on. B's prefill, until 104 ms, lets it have one of them
     in that time, so that it ends at 134 instead of 44 ms. Only two run at once: C, 8 tokens, waits
@@ -199,6 +210,26 @@ def test_columns_that_cannot_be_written_are_compiled_for_no_more_than_others() -
         column.flags.writeable = False
     assert cached(serve_timed(replace(prompts), FULL, fleet())) == [0, 8]
     assert len(run.signatures) == known  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("moment", "replica"), [(2.1, 0), (2.5, 1), (3.0, 1)])
+def test_a_router_hears_late_of_what_was_lost_too(moment: float, replica: int) -> None:
+    """Three prompts by turns, each with a block; the third pushes that of the first out of replica
+    0 at 2 s. Until half a second later it is believed to be there still."""
+    prompts = at([(5, [0]), (5, [1]), (5, [2]), (5, [0])], [0.0, 1.0, 2.0, moment])
+    clock = replace(CLOCK, summary_lag_seconds=0.5)
+    served = serve_timed(prompts, FULL, fleet("longest-prefix", 2, 2, clock=clock))
+    assert served.replica.tolist() == [0, 1, 0, replica]
+    assert cached(served) == [0, 0, 0, 0]
+
+
+def test_what_a_request_holds_outlives_its_lifetime() -> None:
+    """Idle blocks are kept for a second. A decodes until 2.008 s; B finds its prompt at 2 s, and
+    C, 1.5 s after both are over, nothing."""
+    prompts = at([(8, [0, 1]), (9, [0, 1]), (9, [0, 1])], [0.0, 2.0, 3.509], [3, 0, 0])
+    clock = replace(CLOCK, decode_seconds_per_token=1.0)
+    served = serve_timed(prompts, FULL, fleet(clock=clock, lifetime_seconds=1.0))
+    assert cached(served) == [0, 8, 0]
 
 
 def test_a_cache_that_is_off_finds_nothing() -> None:
