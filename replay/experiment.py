@@ -10,7 +10,9 @@ from replay.curve import curve
 from replay.differences import Difference, Resamples
 from replay.gain import Gain, best_routed, gain, mended
 from replay.groups import GroupResult, by_group
+from replay.prompts import Prompts
 from replay.recorded import Recorded
+from replay.rules import CacheRule
 from replay.serving import ArmResult, Outcome, serve_arm, summed
 from replay.setting import Setting, distinct
 from replay.traffic import Flags
@@ -21,8 +23,8 @@ class Experiment:
     """`results`: of the arms as asked for, and behind them the best router's with mended prompts
     where there are any. `differences`: of every arm to round robin (else to the first), and to the
     arm that is the same but for one thing. `by`: "template" and "tenant" where requests have any.
-    `bound_ratio`: the token hit ratio of one cache that never loses a block, for all requests that
-    were served as they were recorded: no arm of these can do better. `days`: how long the requests
+    `bound_ratio`: the token hit ratio of one cache that never loses a block, for requests as they
+    were recorded: no arm of these can do better, whichever it refuses. `days`: how long those
     counted took, None without any time between them. `observed_ratio`: what was cached as it ran.
     """
 
@@ -49,8 +51,6 @@ def experiment(recorded: Recorded, setting: Setting) -> Experiment:
     names = {arm.name: each for arm, each in outcomes.items()}
     counted = prompts.arrived[first:]
     days = float(counted[-1] - counted[0]) / 86_400 if len(counted) else 0.0
-    served = ~outcomes[_base(outcomes)].refused
-    bound = curve(prompts.picked(served), setting.rule, int(served[:first].sum()))
     labels = {"template": recorded.template, "tenant": recorded.tenant}
     return Experiment(
         setting=setting,
@@ -59,7 +59,7 @@ def experiment(recorded: Recorded, setting: Setting) -> Experiment:
         differences=_compared(outcomes, which, setting.router.seed),
         gain=gain(outcomes, which),
         by={name: by_group(each, names, which) for name, each in labels.items() if each},
-        bound_ratio=bound.ratio_at(bound.enough_blocks),
+        bound_ratio=_bound_ratio(prompts, setting.rule, first, outcomes),
         days=days or None,
         mended_words=recorded.mended_words,
         observed_ratio=recorded.token_hit_ratio,
@@ -73,6 +73,18 @@ def _outcomes(recorded: Recorded, setting: Setting, which: Flags) -> dict[Arm, O
     if best is not None and recorded.mended is not None and mended(best) not in found:
         found[mended(best)] = serve_arm(mended(best), recorded, setting)
     return found
+
+
+def _bound_ratio(
+    prompts: Prompts, rule: CacheRule, first: int, outcomes: Mapping[Arm, Outcome]
+) -> float | None:
+    """Of the requests that an arm serves; where arms refuse others, the highest of these."""
+    served = {each.refused.tobytes(): ~each.refused for each in outcomes.values()}
+    ratios = []
+    for which in served.values():
+        found = curve(prompts.picked(which), rule, int(which[:first].sum()))
+        ratios.append(found.ratio_at(found.enough_blocks))
+    return max((ratio for ratio in ratios if ratio is not None), default=None)
 
 
 def _base(outcomes: Mapping[Arm, Outcome]) -> Arm:

@@ -59,6 +59,34 @@ def test_caching_and_routing_add_up_to_what_both_save() -> None:
     assert found.days == 3 / 86_400
 
 
+def test_the_bound_holds_for_every_arm_whichever_requests_it_refuses() -> None:
+    """A prompt of ten blocks, one of one block three times, the first one again: those of ten fit
+    only five times the memory. 8 of 12 tokens are found, or 48 of 92, and of 52 behind the first
+    request, which warms. Where the short ones are not the same, nothing, or 40 of 92."""
+    long = (40, list(range(10, 20)))
+    wanted = replace(SETTING, arms=arms("round-robin", "memory:5"), replicas=1, capacity_blocks=3)
+    for short, warm_up, ratios in (
+        ([0, 0, 0], 0, [8 / 12, 48 / 92]),
+        ([0, 0, 0], 1, [8 / 12, 48 / 52]),
+        ([0, 1, 2], 0, [0.0, 40 / 92]),
+    ):
+        requests: Requests = [long, *((4, [block]) for block in short), long]
+        told = Recorded(prompts=prompts_of(requests, 4))
+        found = experiment(told, replace(wanted, warm_up_requests=warm_up))
+        assert [each.token_hit_ratio for each in found.results] == ratios
+        assert found.bound_ratio == max(ratios)
+
+
+def test_refused_requests_are_in_no_group() -> None:
+    """Three of 4 tokens fit, two of 40 do not; one of each label has either."""
+    requests: Requests = [(4, [0])] * 3 + [(40, list(range(10, 20)))] * 2
+    labels = Labels(np.array([0, 0, 1, 0, 1]), ["a", "b"])
+    setting = replace(SETTING, arms=arms("round-robin"), replicas=1, capacity_blocks=3)
+    found = experiment(Recorded(prompts=prompts_of(requests, 4), tenant=labels), setting)
+    assert [(each.group, each.requests, each.cached_tokens, each.ttft_mean_seconds)
+            for each in found.by["tenant"]] == [("a", 2, 4, 0.002), ("b", 1, 4, 0.0)]  # fmt: skip
+
+
 def test_differences_are_told_against_round_robin_with_an_interval() -> None:
     prompts = two_conversations(60)
     found = experiment(Recorded(prompts=prompts), replace(SETTING, arms=arms("off", "round-robin")))
