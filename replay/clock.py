@@ -46,7 +46,8 @@ class Clock:
              f"{overhead:g} ms beside that for {step}"),
             (f"decode of {decode:g} ms a token, which holds memory, is held up by prefill on the "
              "same replica, and does not slow it"),
-            f"at most {self.most_running} requests run at once",
+            (f"at most {self.most_running} requests run at once, each with memory for all of its "
+             "prompt and answer"),
             self._knowledge(),
         ]  # fmt: skip
 

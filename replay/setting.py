@@ -55,12 +55,28 @@ class Setting:
         words += [tier.words() for tier in self.tiers if self.clock]
         if self.lifetime_seconds is not None:
             words.append(f"idle blocks are kept for {self.lifetime_seconds:g} s")
-        words += self._words_of_arms()
+        words += [*self._words_of_routers(), *self._words_of_arms()]
         if self.clients is not None and self.clock:
             words.append(f"clients: {self.clients}, each of which sends its next request when its "
                          "last one ends, whatever the recorded times")  # fmt: skip
         if self.warm_up_requests:
             words.append(f"the first {self.warm_up_requests:,} requests warm the caches only")
+        return words
+
+    def _words_of_routers(self) -> list[str]:
+        """By what those of the arms go that have settings."""
+        used, router = {arm.router for arm in self.arms if arm.caches}, self.router
+        load = "requests under way" if router.counts_requests else "tokens to be computed"
+        if self.clock is None:
+            load = "tokens computed so far"
+        words = []
+        if used & {"sticky", "session", "bounded-load"}:
+            words.append(f"sticky keys are the first {router.prefix_blocks} blocks of a prompt")
+        if "bounded-load" in used:
+            words.append(f"bounded-load passes replicas above {router.slack:g} × the mean load "
+                         f"({load})")  # fmt: skip
+        if "scored" in used:
+            words.append(f"scored goes by uncached tokens + {router.load_weight:g} × load ({load})")
         return words
 
     def _words_of_arms(self) -> list[str]:

@@ -380,6 +380,15 @@ def test_every_assumption_is_in_words() -> None:
     )
     for said in ("host:0.5 adds a host tier of 50 blocks", "a larger block", "kept for 9 s"):
         assert said in more
+    assert "scored" not in more
+    routed = replace(SETTING, arms=arms("bounded-load", "scored+memory:2"))
+    routed = replace(routed, router=Router(name="sticky", prefix_blocks=3, slack=1.5))
+    for setting, load in ((routed, "tokens to be computed"),
+                          (replace(routed, clock=None), "tokens computed so far")):  # fmt: skip
+        told = " / ".join(setting.words())
+        for said in ("the first 3 blocks of a prompt", f"above 1.5 × the mean load ({load})",
+                     f"scored goes by uncached tokens + 1 × load ({load})"):  # fmt: skip
+            assert said in told
 
 
 def test_an_experiment_needs_an_arm() -> None:
