@@ -53,7 +53,12 @@ class RecordedRows:
             )
             if count
         ]
-        return f"{told}; left out: {', '.join(left_out)}" if left_out else told
+        parts = [told, *([f"left out: {', '.join(left_out)}"] if left_out else [])]
+        named = self.recorded.prompts.answer_blocks
+        if named is not None:
+            parts.append(f"the next turn can find the answers of {int((named > 0).sum()):,}, as "
+                         "what was cached of their template proves")  # fmt: skip
+        return "; ".join(parts)
 
 
 def recorded_rows(table: pa.Table, model: str | None = None) -> RecordedRows | None:

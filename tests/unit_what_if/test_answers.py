@@ -56,10 +56,27 @@ def test_what_was_found_of_an_answer_names_it() -> None:
     assert (second.blocks.tolist(), second.lengths.tolist()) == ([0, 1, 2, 3, 4], [5])
 
 
+def test_answers_that_count_are_told_with_the_traffic() -> None:
+    """What was cached decides that they do, so it is said beside every figure."""
+    told = {"block_hashes": [[1, 2], [1, 2, 3, 4, 5]], "prompt_tokens": [40, 85],
+            "output_tokens": [26, 1], "session": ["s", "s"]}  # fmt: skip
+    named = "the next turn can find the answers of 1, as what was cached of their template proves"
+    for cached, words in ((64, f"2 requests of m; {named}"), (32, "2 requests of m")):
+        found = recorded_rows(chains(**told, cached_tokens=[0, cached]))
+        assert found is not None
+        assert found.words() == words
+
+
 @pytest.mark.parametrize(
     "told",
     [
         {"cached": 32},  # all of the earlier prompt, and nothing of what follows
+        {
+            "cached": 48,
+            "prompt_tokens": [48, 85],
+            "block_hashes": [[1, 2, 3], [1, 2, 3, 4, 5]],
+            "content_hashes": [None, None],
+        },  # the same, where the prompt is whole blocks
         {"cached": None},
         {"session": ["s", "t"]},
         {"session": ["", ""]},
@@ -71,7 +88,8 @@ def test_what_was_found_of_an_answer_names_it() -> None:
 def test_nothing_else_does(told: dict[str, object]) -> None:
     prompts = recorded(**told).prompts  # type: ignore[arg-type]
     assert prompts.answer_blocks is None
-    assert prompts.starts.tolist() == [0, 2, 7]
+    assert np.diff(prompts.starts).tolist() == prompts.lengths.tolist()
+    assert len(prompts.blocks) == prompts.lengths.sum() in (7, 8)
 
 
 @pytest.mark.parametrize(("served", "named"), [([64, 32, 32], 0), ([64, 64, 32], 3),
