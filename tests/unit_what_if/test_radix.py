@@ -60,13 +60,14 @@ def test_page_by_page_a_fleet_of_trees_is_a_fleet_of_blocks(
     requests: Requests, replicas: int, capacity: int, router: str
 ) -> None:
     """Under both rules, whoever routes, where prompts are longer than a replica's memory, and where
-    the last block of every other request is of its answer."""
+    the last block of every other request is of its answer, or partial."""
     plain = prompts_of(requests, 4)
     answers = np.minimum(np.arange(len(plain)) % 2, np.diff(plain.starts))
     tokens = plain.prompt_tokens - 4 * answers
     answered = replace(plain, prompt_tokens=np.maximum(tokens, 1), answer_blocks=answers)
+    ends = replace(plain, prompt_tokens=plain.prompt_tokens - np.arange(len(plain)) % 4)
     for rule in (RULES["full"], RULES["partial"]):
-        for prompts in (plain, answered):
+        for prompts in (plain, answered, ends):
             fleet = (prompts, rule, Router(name=router), replicas, capacity)
             trees, blocks = serve_by_trees(*fleet, whole_leaves=False), serve_blocks(*fleet)
             assert trees.cached_tokens.tolist() == blocks.cached_tokens.tolist()

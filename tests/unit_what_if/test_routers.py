@@ -70,6 +70,16 @@ def test_scored_weighs_what_is_not_cached_against_the_load() -> None:
     assert chosen(longest, 2.0) == 0
 
 
+@pytest.mark.parametrize("router", ["least-loaded", "scored", "longest-prefix"])
+def test_replicas_that_are_alike_take_turns(router: str) -> None:
+    alike, owners = np.zeros(3, np.int64), Ring.of(3).owners
+    chosen = [
+        pick(ROUTERS.index(router), request, 0, owners, alike, alike, 1.25, 1.0, 0)
+        for request in range(4)
+    ]
+    assert chosen == [0, 1, 2, 0]
+
+
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="known: random"):
         Router(name="roundrobin")
