@@ -4,6 +4,8 @@ its name.
 Its number is handed out once for one text at one place after one beginning in one scope, as a
 chain hash is. The same text behind another beginning, or in another scope, is another block with
 the same text, so that what a changed beginning costs can be told from contents.
+
+Nearly all blocks have a text of their own: these are their number alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,8 +13,8 @@ from collections.abc import Iterable, Sequence
 _NUMBER_BITS, _SALT_BITS = 28, 4
 _TEXTS = (1 << _NUMBER_BITS) - 1
 _SALTS = (1 << _SALT_BITS) - 1
-# From a block with a text of its own and no salt to the next one.
-_STEP = (1 << (_NUMBER_BITS + _SALT_BITS)) + 1
+# Behind these bits stands the number, plus 1, of a block whose text was there before.
+_OWN_BITS = _NUMBER_BITS + _SALT_BITS
 
 
 def text_of(block: int) -> int:
@@ -34,15 +36,13 @@ class BlockNumbers:
     def of_own_text(self, count: int) -> Sequence[int]:
         """New blocks whose text stands nowhere else."""
         first, self._next = self._next, self._next + count
-        return range(first * _STEP, self._next * _STEP, _STEP)
+        return range(first, self._next)
 
     def of_same_text(self, blocks: Iterable[int]) -> list[int]:
         """New blocks with the texts of these, for another beginning."""
         texts = [text_of(block) for block in blocks]
-        return [
-            own - text_of(own) + text
-            for own, text in zip(self.of_own_text(len(texts)), texts, strict=True)
-        ]
+        numbers = self.of_own_text(len(texts))
+        return [own + 1 << _OWN_BITS | text for own, text in zip(numbers, texts, strict=True)]
 
 
 def salted(chain: list[int], salt: int) -> list[int]:
