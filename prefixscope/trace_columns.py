@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,8 @@ class Columns:
         self._add(time, prompt_tokens, output_tokens, blocks)
 
     def _add(self, time: float, prompt_tokens: int, output_tokens: int, blocks: int) -> None:
+        if not 0 <= time < inf:
+            raise NotATraceRow(f"its time is {time:g}, and times must be 0 or more")
         self.times.append(time)
         self.prompt_tokens.append(prompt_tokens)
         self.output_tokens.append(output_tokens)

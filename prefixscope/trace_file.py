@@ -33,6 +33,7 @@ from replay.traffic import Flags, Names, Numbers, Seconds, starts_of
 USUAL_BLOCK_TOKENS = 512
 _OTHER_BLOCK_TOKENS = tuple(1 << power for power in range(4, 15))
 _MOST_SECONDS = 10 * 366 * 86_400.0
+_DAYS_FROM = 2.0
 _UNITS = {MILLISECONDS: "milliseconds", MICROSECONDS: "microseconds"}
 _HEAD_BYTES = 4096
 _FILES_TO_NAME = 3
@@ -69,11 +70,17 @@ class TraceFile:
         unit = _UNITS.get(self.seconds_each, "seconds")
         of = "bytes" if self.of_bytes else "tokens"
         told = (
-            f"{self.name}: {len(prompts):,} requests in {span:,.1f} s (times read as {unit}), "
+            f"{self.name}: {len(prompts):,} requests in {_span(span)} (times read as {unit}), "
             f"{int(prompts.prompt_tokens.sum()):,} prompt {of}, {len(prompts.blocks):,} blocks "
             f"of {prompts.block_tokens} {of}, {prompts.distinct_blocks:,} different"
         )
         return ". ".join((told, *self.notes))
+
+
+def _span(seconds: float) -> str:
+    """In days where seconds would tell nobody that their unit is wrong."""
+    days = seconds / 86_400
+    return f"{seconds:,.1f} s" if days < _DAYS_FROM else f"{days:,.1f} days"
 
 
 def read_trace(
@@ -102,7 +109,7 @@ def read_trace(
     _check_span(prompts.arrived, name)
     return TraceFile(
         _recorded(columns, given, prompts, order), name, unit, kind.of_bytes,
-        tuple(_notes(columns, kind)),
+        (*([] if labels is None else [given.words()]), *_notes(columns, kind)),
     )  # fmt: skip
 
 

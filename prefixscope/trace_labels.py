@@ -1,6 +1,6 @@
 """Labels beside a trace, as `prefixscope export --labels` writes them: line by line, as numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -29,6 +29,11 @@ class TraceLabels:
     tenant: Labels | None = None
     replica: Labels | None = None
     scope: Labels | None = None
+
+    def words(self) -> str:
+        """What they tell."""
+        names = [each.name for each in fields(self) if getattr(self, each.name) is not None]
+        return f"Labels of each request: {', '.join(names) or 'none that is known here'}"
 
 
 def read_labels(path: Path, requests: int) -> TraceLabels:

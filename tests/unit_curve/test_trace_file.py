@@ -69,6 +69,7 @@ def test_rows_out_of_order_are_refused(tmp_path: Path) -> None:
         ('{"timestamp": 1, "input_length": "5", "hash_ids": [1]}', "$.input_length"),
         ('{"timestamp": 1, "input_length": 0, "hash_ids": []}', "input_length must be at least 1"),
         ('{"timestamp": 1, "input_length": 5, "hash_ids": [-1]}', "from 0 to 2^64 - 1"),
+        ('{"timestamp": -1, "input_length": 5, "hash_ids": [1]}', "times must be 0 or more"),
         ('{"input_length": 5, "hash_ids": [1]}', "timestamp is missing"),
         ('{"input_length": 5, "hash_ids": [1], "session_id": "s", "delay": 9}', "a turn needs"),
     ],
