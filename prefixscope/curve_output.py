@@ -168,7 +168,7 @@ def _print_groups(console: Console, shown: CurveShown, sizes: Sequence[int], by:
         groups = [*groups, CurveGroup(f"({len(rest):,} others)", requests, whole)]
     capacities = _spread(sorted(set(sizes)))
     columns: list[Column] = [
-        (by, "name", str),
+        (by, "name", formatter("name")),
         ("requests", "requests", formatter("requests")),
         ("prompt tokens", "prompt_tokens", formatter("tokens")),
         *((f"{size:,} blocks", f"{size}_ratio", formatter("ratio")) for size in capacities),

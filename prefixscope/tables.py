@@ -69,6 +69,12 @@ def _widest_cell(column: Column, rows: Sequence[Row]) -> int:
     return max((cell_len(show(row.get(name))) for row in rows), default=0)
 
 
+def printable(text: str) -> str:
+    """Text on one line that may hold names from outside: none of its characters can steer the
+    terminal, or turn round the line it stands in."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 def formatter(column: str) -> Callable[[object], str]:
     """How values of a column are written: by its unit, which its name ends in."""
     return lambda value: _cell(column, value)
@@ -90,7 +96,7 @@ def _cell(column: str, value: object) -> str:
         return f"{value:.2%}" if "ratio" in column else f"{value:,.{digits}f}"
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return printable(str(value))
 
 
 def _is_number(value: object) -> bool:

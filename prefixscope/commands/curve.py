@@ -13,6 +13,7 @@ import typer
 from exporter.errors import PrefixscopeError
 from prefixscope.commands import geometry_options, options, trace_options, traffic_options
 from prefixscope.curve_output import CurveGroup, CurveShown, Row, print_curve
+from prefixscope.tables import printable
 from replay.rules import RULES, CacheRule
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def curve(
             until=until, model=model, store=store, url=url, token=token,
         )
     )  # fmt: skip
-    options.messages().print(found.words(), style="dim", markup=False)
+    options.messages().print(printable(found.words()), style="dim", markup=False)
     shown = _shown(found.recorded, RULES[rule], by, replicas, warm_up, found.name)
     _write(replace(shown, token_bytes=token_bytes), wanted, as_)
 
@@ -167,7 +168,7 @@ def _groups(
     """Those with most prompt tokens first; requests without a label are together."""
     from replay.curve import curves_of_groups  # noqa: PLC0415 - compiled code
 
-    names = [*labels.names, "(not known)"]
+    names = [*labels.names, "(none)"]
     codes = labels.codes % len(names)
     curves: list[Curve] = curves_of_groups(recorded.prompts, rule, codes, counted_from)
     groups = [

@@ -130,7 +130,7 @@ def test_each_replica_as_recorded_beside_the_trace(cli: Cli, tmp_path: Path) -> 
         cli("curve", path, "--by", "replica", "--labels", partly, "--output", "json").out
     )
     assert told["groups"][0]["unlimited"] == 512 / 2048
-    assert told["groups"][1]["name"] == "(not known)"
+    assert told["groups"][1]["name"] == "(none)"
 
 
 def test_requests_of_a_store_have_the_curve_of_the_trace_they_came_from(
