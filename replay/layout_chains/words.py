@@ -35,7 +35,8 @@ def advice_on(found: LayoutFinding, prompt_tokens: int, block_tokens: int) -> st
 
 def mended_words(found: LayoutFinding, template: str) -> str:
     """What is taken to be mended, in a sentence without its full stop."""
-    where = f"{template or 'requests without a template'}: {found.kind} {place_of(found)}"
+    kind = "something" if found.kind == "unknown" else found.kind.replace("_", " ")
+    where = f"{template or 'requests without a template'}: {kind} {place_of(found)}"
     if found.in_turns:
         return f"{where}, as if later turns went on where the one before ended"
     if found.kind == "tool_order":

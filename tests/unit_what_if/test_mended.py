@@ -96,7 +96,7 @@ def test_each_mended_place_is_said_as_its_finding_says_it() -> None:
     (found,) = layout_findings(prompts_of(world), VLLM)
     place = f"tokens {found.from_token:,} to {found.until_token - 1:,}"
     changes = "changes with every request, as if it stood behind what stays the same"
-    assert mended_of(world).words == [f"support: unknown within {place}, which {changes}"]
+    assert mended_of(world).words == [f"support: something within {place}, which {changes}"]
 
 
 NOTHING = "no layout finding that comes always: there is nothing to mend"
