@@ -91,6 +91,7 @@ def _setting(asked: Asked, recorded: "Recorded") -> "Setting":
         tiers=tiers,
         host=replace(USUAL_HOST, tokens_per_second=speeds[0]) if speeds else USUAL_HOST,
         token_bytes=None if known.token_bytes is None else round(known.token_bytes.value),
+        has_sessions=recorded.sessions is not None,
     )
 
 

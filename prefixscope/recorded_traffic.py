@@ -45,7 +45,8 @@ def store_traffic(answers: Answers, window: Window, model: str | None = None) ->
     models = [row["model"] for row in by_model]
     if model is not None and models and model not in models:
         known = ", ".join(repr(name) for name in models)
-        raise PrefixscopeError(f"no request of this window is of the model {model!r}: {known}")
+        said = f"no request of this window is of the model {model!r}; known: {known}"
+        raise PrefixscopeError(said)
     chosen = model if model is not None else next(iter(models), None)
     room = Room.of(answers, free_bytes())
     found = recorded_rows(ask_chains(answers, window, room, False, chosen).table)

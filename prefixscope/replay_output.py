@@ -1,15 +1,16 @@
 """What a replay found: for people, or for programs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from prefixscope.tables import Column, formatter, print_rows, terminal
+from prefixscope.tables import Column, formatter, print_rows, printable, terminal
 from replay import experiment_json
 from replay.arms import MENDED
 from replay.experiment_json import all_words
-from replay.gain_words import arm_row, group_row
+from replay.gain_words import a_day, amount, arm_row, days_told, group_row
 
 if TYPE_CHECKING:
     from replay.experiment import Experiment
@@ -60,19 +61,20 @@ def _factor(value: object) -> str:
     return "–" if not isinstance(value, float) else f"{value:.2f}"
 
 
-def _whole(value: object) -> str:
-    return f"{value:,.0f}" if isinstance(value, float) else "–"
+def _amount(value: object) -> str:
+    return amount(value) if isinstance(value, float) else "–"
 
 
 def _gib(value: object) -> str:
     return f"{value / _GIB:,.2f}" if isinstance(value, int) else "–"
 
 
+_PREFILL = "prefill_gpu_seconds"
 _TIMES: tuple[Column, ...] = (
     ("TTFT p50 s", "ttft_p50_seconds", formatter("seconds")),
     ("p90", "ttft_p90_seconds", formatter("seconds")),
     ("p99", "ttft_p99_seconds", formatter("seconds")),
-    ("GPU-seconds of prefill", "prefill_gpu_seconds", _whole),
+    ("GPU-seconds of prefill", _PREFILL, _amount),
 )
 _COLUMNS: tuple[Column, ...] = (
     ("arm", "arm", formatter("arm")),
@@ -104,9 +106,9 @@ def print_experiment(told: Told, by: str | None) -> None:
         console.print(f"Assumed: {word}", style="dim", markup=False)
     if any(arm.traffic == MENDED for arm in found.arms):
         for word in found.mended_words:
-            console.print(f"Mended: {word}", style="dim", markup=False)
+            console.print(f"Mended: {printable(word)}", style="dim", markup=False)
     rows = [arm_row(each, told.gpus, found.setting.token_bytes) for each in found.results]
-    print_rows(console, _shown(_COLUMNS, rows), rows)
+    _print_by_day(console, found, _shown(_COLUMNS, rows), rows)
     _print_limits(console, found)
     if by is not None:
         _print_groups(console, told, by)
@@ -115,8 +117,31 @@ def print_experiment(told: Told, by: str | None) -> None:
 
 
 def _shown(columns: tuple[Column, ...], rows: list[dict[str, object]]) -> list[Column]:
-    """Those that tell something of any row."""
-    return [each for each in columns if any(row.get(each[1]) not in (None, 0) for row in rows)]
+    """Those that tell something of any row, and the headline where it is 0 in all of them too."""
+    return [
+        each
+        for each in columns
+        if each[1] == "token_hit_ratio" or any(row.get(each[1]) not in (None, 0) for row in rows)
+    ]
+
+
+def _print_by_day(
+    console: Console,
+    found: "Experiment",
+    columns: Sequence[Column],
+    rows: Sequence[dict[str, object]],
+) -> None:
+    """Amounts in what the sentences beneath have them in: by the day where that can be told."""
+    days = days_told(found) or 1.0
+    told = [
+        row | {_PREFILL: value / days} if isinstance(value := row.get(_PREFILL), float) else row
+        for row in rows
+    ]
+    headed = [
+        (f"{heading}{a_day(found)}" if name == _PREFILL else heading, name, show)
+        for heading, name, show in columns
+    ]
+    print_rows(console, headed, told)
 
 
 def _print_limits(console: Console, found: "Experiment") -> None:
@@ -124,7 +149,7 @@ def _print_limits(console: Console, found: "Experiment") -> None:
     worst = max(found.results, key=lambda each: each.refused_requests)
     if refused := worst.refused_requests:
         is_same = all(each.refused_requests == refused for each in found.results)
-        where = "" if is_same else f" in {worst.arm}"
+        where = "" if is_same else f" in {worst.arm}, fewer in others"
         console.print(
             f"{refused:,} of {refused + worst.requests:,} requests are larger than a replica's "
             f"memory{where}: refused, and in no figure.",
@@ -148,5 +173,5 @@ def _print_groups(console: Console, told: Told, by: str) -> None:
     rows = [{by: each.group, **group_row(each, told.gpus)} for each in groups]
     columns: list[Column] = [(by, by, formatter(by)), *_GROUP_COLUMNS]
     console.print()
-    print_rows(console, columns, rows)
+    _print_by_day(console, told.found, columns, rows)
     console.print()

@@ -9,9 +9,9 @@ from replay.experiment import Experiment
 from replay.groups import GroupResult
 from replay.serving import ArmResult, Moved
 
-# What was mended is said in a sentence only where it leaves that readable.
-_SHORT = 60
 _HOUR_DAYS = 1 / 24
+# From so many seconds on fractions say nothing, of one amount and of several that add up.
+_WHOLE, _LARGE = 10, 100
 
 
 def gain_words(found: Experiment, gpus: int) -> list[str]:
@@ -80,6 +80,8 @@ def _sentence(change: _Change, results: Mapping[str, ArmResult]) -> str:
         notes.append(f"95 %: {amount(low)} to {amount(high)}")
     elif arm.requests == base.requests:
         saved = change.saved((arm.prefill_seconds or 0.0) - (base.prefill_seconds or 0.0))
+        if not saved:
+            return f"{subject} makes no difference{beside}."
     else:
         return f"{subject}: too few requests fit both to say what it saves{beside}."
     if arm.requests != base.requests:
@@ -115,9 +117,12 @@ def split_words(found: Experiment, gpus: int) -> str | None:
     if gain.has_layout:
         parts["layout"] = gain.layout_seconds
     scale = gpus / (days_told(found) or 1.0)
-    told = " + ".join(f"{name} {amount(seconds * scale)}" for name, seconds in parts.items())
-    whole = amount(sum(parts.values()) * scale)
-    return f"Saved by {gain.best}: {told} = {whole} GPU-seconds of prefill{_a_day(found)}."
+    digits = 2 if abs(sum(parts.values()) * scale) < _LARGE else 0
+    # Rounded before they are summed, so that a reader's sum is ours.
+    rounded = {name: round(seconds * scale, digits) for name, seconds in parts.items()}
+    told = " + ".join(f"{name} {_with_digits(each, digits)}" for name, each in rounded.items())
+    whole = _with_digits(sum(rounded.values()), digits)
+    return f"Saved by {gain.best}: {told} = {whole} GPU-seconds of prefill{a_day(found)}."
 
 
 def days_told(found: Experiment) -> float | None:
@@ -125,18 +130,23 @@ def days_told(found: Experiment) -> float | None:
     return found.days if found.days is not None and found.days >= _HOUR_DAYS else None
 
 
-def _a_day(found: Experiment) -> str:
+def a_day(found: Experiment) -> str:
+    """ " a day" where amounts are of one, else ''."""
     return "" if days_told(found) is None else " a day"
 
 
 def _saves(gpu_seconds: float, found: Experiment) -> str:
     word = "costs" if gpu_seconds < 0 else "saves"
-    return f"{word} {amount(abs(gpu_seconds))} GPU-seconds of prefill{_a_day(found)}"
+    return f"{word} {amount(abs(gpu_seconds))} GPU-seconds of prefill{a_day(found)}"
 
 
 def amount(value: float) -> str:
     """Seconds; small ones keep two digits instead of becoming 0."""
-    return f"{value:,.0f}" if abs(value) >= 10 or not value else f"{value:,.2f}"
+    return _with_digits(value, 0 if abs(value) >= _WHOLE else 2)
+
+
+def _with_digits(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}" if value else "0"
 
 
 def arm_row(each: ArmResult, gpus: int, token_bytes: int | None = None) -> dict[str, object]:

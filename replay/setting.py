@@ -25,6 +25,7 @@ class Setting:
     `warm_up_requests`: the first ones, which are in no figure. `token_bytes`: of KV, where known.
     `cache`: blocks by least recent use (vLLM), or a radix tree that loses whole leaves (SGLang).
     `clients`: each sends its next request when its last one ends; None: as recorded.
+    `has_sessions`: whether requests name any.
     """
 
     arms: tuple[Arm, ...]
@@ -40,6 +41,7 @@ class Setting:
     token_bytes: int | None = None
     cache: Cache = "blocks"
     clients: int | None = None
+    has_sessions: bool = True
 
     def words(self) -> list[str]:
         """What is assumed, a line each."""
@@ -81,6 +83,9 @@ class Setting:
 
     def _words_of_arms(self) -> list[str]:
         words = []
+        if not self.has_sessions and any(arm.router == "session" for arm in self.arms):
+            words.append("no request names its session: session goes by the first blocks, as "
+                         "sticky does")  # fmt: skip
         for factor in dict.fromkeys(arm.tier_factor for arm in self.arms if arm.tier_factor):
             tiers = self.tiers_of(Arm(tier_factor=factor), self.rule.block_tokens or 1)
             words += [f"host:{factor:g} adds a {tiers[0].words()}"] if tiers else []
@@ -106,7 +111,7 @@ class Setting:
         if self.clock is None and (arm.tier_factor or arm.lifetime_seconds is not None):
             return "host tiers and lifetimes need the clock, so they cannot go untimed"
         if self.capacity_blocks is None and (arm.tier_factor or arm.memory_factor != 1):
-            return "so many times what memory? Give the capacity of a replica"
+            return "so many times what memory? Give the capacity of a replica (--capacity-blocks)"
         lifetime = arm.lifetime_seconds or self.lifetime_seconds
         if lifetime is not None and arm.caches and self.tiers_of(arm, 1):
             return "blocks with a lifetime and a tier below are not modelled together"

@@ -53,6 +53,8 @@ def _words(answers: Answers, row: Row) -> str:
     model = code_span(row["model"])
     requests = counted(row["chain_requests"], "request")
     told = f"{requests} of {model} with {row['hashes']:,} hashes of blocks."
+    if left_out := row["prompt_requests"] - row["chain_requests"]:
+        told += f" {left_out:,} more have no chain of them, and cannot be replayed."
     ignored = [name for name in answers.filters.dimension_filters() if name != "model"]
     if ignored:
         told += f" Replicas serve all of them, whatever {' and '.join(ignored)} above says."

@@ -15,8 +15,11 @@ KvDtype = Annotated[
 
 
 def token_bytes(config: Path | None, kv_dtype: str | None) -> int | None:
-    """Bytes of a token over all GPUs of a replica; None without a configuration."""
+    """Bytes of a token over all GPUs of a replica; None without a configuration. BadParameter for
+    a type of KV without one."""
     if config is None:
+        if kv_dtype is not None:
+            raise typer.BadParameter("--kv-dtype needs --config: give the model's config.json too")
         return None
     from exporter.geometry import read_config  # noqa: PLC0415 - brings the store with it
     from replay.geometry import kv_geometry  # noqa: PLC0415

@@ -12,10 +12,12 @@ from prefixscope.commands.replay_options import ReplayOutput
 from prefixscope.commands.replay_request import (
     Request,
     by_blocks_of_the_engine,
+    fitting,
     setting_of,
     sped_up,
 )
 from prefixscope.commands.taking import taking
+from prefixscope.tables import printable
 
 if TYPE_CHECKING:
     from prefixscope.replay_output import Told
@@ -45,12 +47,14 @@ def replay(request: Request) -> None:
 def _told(request: Request) -> "Told":
     """Read the traffic and run every arm."""
     traffic = trace_options.traffic(request.wanted)
-    options.messages().print(traffic.words(), style="dim", markup=False)
+    options.messages().print(printable(traffic.words()), style="dim", markup=False)
     measured = traffic.measured
     recorded = by_blocks_of_the_engine(
         sped_up(traffic.recorded, request.speed), measured, request.block_tokens
     )
-    setting = setting_of(request, recorded, measured)
+    setting, left_out = fitting(setting_of(request, recorded, measured), recorded)
+    for line in left_out:
+        options.messages().print(printable(line), style="yellow", markup=False)
     from prefixscope.replay_output import Told  # noqa: PLC0415 - compiled code
     from replay.arms import NotAnArm  # noqa: PLC0415
     from replay.experiment import experiment  # noqa: PLC0415
@@ -60,4 +64,5 @@ def _told(request: Request) -> "Told":
     except NotAnArm as error:
         raise typer.BadParameter(str(error)) from error
     sources = measured.words(request.said()) if measured else []
-    return Told(found, recorded, traffic.name, traffic.words(), sources, request.gpus)
+    words = ". ".join([traffic.words(), *left_out])
+    return Told(found, recorded, traffic.name, words, sources, request.gpus)

@@ -31,6 +31,8 @@ USUAL_ARMS = ("off", "round-robin", "least-loaded", "sticky", "bounded-load", "s
 _ARMS_BESIDE_SWEEPS = ("off", "round-robin")
 # Prompts that arrive so many times faster than they could be computed: a wrong unit of time.
 _ABSURD_LOAD = 50.0
+# A busy hour in units a thousand times as long; a fleet may also be as idle as that.
+_IDLE_RATIO, _LONG_SECONDS = 1e-3, 2 * 86_400.0
 _REPLICAS = 4
 
 
@@ -117,11 +119,17 @@ class Request:
             raise typer.BadParameter(f"{needing[0]} needs the clock that --untimed leaves out")
         if self.cache is given.Cache.RADIX and not self.untimed:
             raise typer.BadParameter("--cache radix is modelled by order alone: add --untimed")
-        if self.lifetime is not None and any(tier.capacity_blocks for tier in self.tiers):
+        has_tiers = any(tier.capacity_blocks for tier in self.tiers)
+        if self.lifetime is not None and has_tiers:
             raise typer.BadParameter("give --lifetime or --tier: they are not modelled together")
+        if self.traces and has_tiers and (self.capacity_blocks or self.capacity_tokens) is None:
+            raise typer.BadParameter(
+                "--tier needs --capacity-blocks: memory that is never full loses nothing to it"
+            )
         times = (self.prefill_overhead, self.decode_time, self.prefill_speed, self.summary_lag)
-        if not all(isfinite(each) for each in times if each is not None):
-            raise typer.BadParameter("times and speeds must be finite numbers")
+        factors = (self.speed, self.slack, self.load_weight, self.lifetime)
+        if not all(isfinite(each) for each in (*times, *factors) if each is not None):
+            raise typer.BadParameter("times, speeds and factors must be finite numbers")
         if self.summary_lag < 0 and self.summary_lag != -1:
             raise typer.BadParameter("--summary-lag must be 0 or more, or -1")
         if len({tier.name for tier in self.tiers}) < len(self.tiers):
@@ -168,10 +176,24 @@ def setting_of(request: Request, recorded: "Recorded", measured: "Calibration | 
         token_bytes=_token_bytes(request, measured),
         cache=request.cache.value,
         clients=request.clients,
+        has_sessions=recorded.sessions is not None,
     )
     if clock is not None and request.clients is None:
-        _check_load(recorded, clock, setting.replicas)
+        _check_load(recorded, clock, setting.replicas, bool(request.traces))
     return setting
+
+
+def fitting(setting: "Setting", recorded: "Recorded") -> "tuple[Setting, list[str]]":
+    """Without the arms of mended prompts where these were looked for and there is nothing to mend,
+    which is said; all of them where no other arm is left."""
+    from replay.arms import MENDED  # noqa: PLC0415 - compiled code
+
+    kept = tuple(arm for arm in setting.arms if arm.traffic != MENDED)
+    nothing_to_mend = recorded.mended is None and recorded.mended_words
+    if not nothing_to_mend or len(kept) in (0, len(setting.arms)):
+        return setting, []
+    why = "; ".join(recorded.mended_words)
+    return replace(setting, arms=kept), [f"Left out: arms with {MENDED}: {why}"]
 
 
 def sped_up(recorded: "Recorded", times: float) -> "Recorded":
@@ -275,8 +297,9 @@ def _seconds(said_milliseconds: float | None, known_seconds: float) -> float:
     return known_seconds if said_milliseconds is None else said_milliseconds / 1e3
 
 
-def _check_load(recorded: "Recorded", clock: Clock, replicas: int) -> None:
-    """Refuse times that can only be of another unit."""
+def _check_load(recorded: "Recorded", clock: Clock, replicas: int, of_files: bool) -> None:
+    """Refuse times that can only be of another unit; doubt those of files that hardly ask for
+    work."""
     prompts = recorded.prompts
     span = float(prompts.arrived[-1])
     needed = int(prompts.prompt_tokens.sum()) / clock.prefill_tokens_per_second / replicas
@@ -286,3 +309,9 @@ def _check_load(recorded: "Recorded", clock: Clock, replicas: int) -> None:
             f" need {needed:,.0f} s to compute them: is the unit of time another one (--unit s)?"
             " Else give more --replicas, a lower --speed, or --untimed"
         )
+    if of_files and span > _LONG_SECONDS and needed < _IDLE_RATIO * span:
+        options.messages().print(
+            f"Replicas would be busy for {needed:,.0f} s of {span / 86_400:,.1f} days: if they were"
+            " not, the unit of time is another one (--unit)",
+            style="yellow", markup=False,
+        )  # fmt: skip

@@ -1,6 +1,7 @@
 """`prefixscope replay`: arms for people and for programs, and wrong usage."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,44 @@ def test_the_table_ends_with_what_it_comes_to(cli: Cli, tmp_path: Path) -> None:
     done = cli("replay", trace(tmp_path), "--replicas", "2", "--rule", "partial",
                "--prefill-speed", "1000", "--gpus", "2")  # fmt: skip
     assert "Assumed: prefill of 1,000 tokens/s a replica" in done.out
-    assert "Caching saves 0 GPU-seconds of prefill (off → round-robin)." in done.out
+    assert "Caching makes no difference." in done.out
     assert "Routing by sticky saves 2.05 GPU-seconds of prefill beside round-robin." in done.out
+    assert "Saved by sticky: caching 0 + routing 2.05 = 2.05 GPU-seconds" in done.out
+    # Of two GPUs by 2.048 s in all; found by nobody, and told all the same.
+    assert re.search(r"^off +0\.00% .* 4\.10 ", done.out, re.MULTILINE)
     assert "a day" not in done.out
     assert "No cache could do better than 50.00%" in done.out
+
+
+def test_the_table_has_its_amounts_as_the_sentences_have_them(cli: Cli, tmp_path: Path) -> None:
+    """Four prompts in three hours: 2.048 s of prefill are 16.384 a day, half of them saved."""
+    done = cli("replay", trace(tmp_path, gap=3_600_000), "--replicas", "2", "--rule", "partial",
+               "--prefill-speed", "1000", "--arms", "off,round-robin,sticky")  # fmt: skip
+    assert "GPU-seconds of prefill a day" in done.out.split("\noff")[0]
+    assert re.search(r"^off .* 16 ", done.out, re.MULTILINE)
+    assert re.search(r"^sticky .* 8\.19 ", done.out, re.MULTILINE)
+    assert "Routing by sticky saves 8.19 GPU-seconds of prefill a day" in done.out
+
+
+def test_times_that_hardly_ask_for_work_are_doubted(cli: Cli, tmp_path: Path) -> None:
+    """Four prompts of 512 tokens at 1,000 a second, a day apart: 2.048 of 259,200 s on one."""
+    path = trace(tmp_path, gap=86_400_000)
+    done = cli("replay", path, "--replicas", "1", "--prefill-speed", "1000")
+    assert "4 requests in 3.0 days (times read as milliseconds)" in done.err
+    assert "busy for 2 s of 3.0 days" in done.err
+    assert "(--unit)" in done.err
+
+
+def test_what_labels_and_sessions_do_not_tell_is_said(cli: Cli, tmp_path: Path) -> None:
+    path, labels = trace(tmp_path), tmp_path / "labels.jsonl"
+    labels.write_text('{"sesion": 1}\n' * 4)
+    done = cli("replay", path, "--labels", labels, "--arms", "round-robin,session")
+    assert "Labels of each request: none that is known here" in done.err
+    assert "Assumed: no request names its session" in done.out
+    labels.write_text('{"session": 1}\n' * 4)
+    told = cli("replay", path, "--labels", labels, "--arms", "round-robin,session")
+    assert "Labels of each request: session" in told.err
+    assert "no request names its session" not in told.out
 
 
 def test_untimed_is_labelled_an_upper_bound(cli: Cli, tmp_path: Path) -> None:
@@ -86,7 +121,8 @@ def test_wrong_usage_is_told(cli: Cli, tmp_path: Path) -> None:
         ("--lifetime", "9", "--tier", "disk:9"), ("--tier", "disk:9", "--tier", "disk:8"),
         ("--tier", "tape:9"), ("--sweep", "routers"), ("--arms", "memory:2"), ("--sweep", "host"),
         ("--arms", "host:1", "--untimed", "--capacity-blocks", "9"), ("--arms", "block:500"),
-        ("--arms", "mended"), ("--since", "7d"), ("--by", "model"),
+        ("--arms", "mended"), ("--since", "7d"), ("--by", "model"), ("--tier", "host:9"),
+        ("--kv-dtype", "fp8"), ("--load-weight", "inf"),
     ):  # fmt: skip
         assert cli("replay", path, *wrong).status == 2, wrong
     assert "known: off, random, round-robin" in flat(cli("replay", path, "--arms", "best").err)
@@ -149,6 +185,16 @@ def test_tenants_of_labels_beside_a_trace_are_told_by_arm(cli: Cli, tmp_path: Pa
     assert "No request has a template." in cli(*asked, "--by", "template").out
 
 
+def test_names_from_outside_cannot_steer_the_terminal(cli: Cli, tmp_path: Path) -> None:
+    """An agent of LMCache's traces is whatever somebody wrote."""
+    path = tmp_path / "calls.jsonl"
+    call = {"ts_us": 0, "input_bytes": 512, "block_bytes": 256, "hash_runs": [[0, 2]]}
+    path.write_text(json.dumps(call | {"agent": "a\x1b[31m\u202e\nb"}) + "\n")
+    done = cli("replay", path, "--arms", "off,round-robin", "--by", "template")
+    assert "a\ufffd[31m\ufffd\ufffdb" in done.out
+    assert not {"\x1b", "\u202e"} & set(done.out)
+
+
 def test_html_is_one_file(cli: Cli, tmp_path: Path) -> None:
     done = cli("replay", trace(tmp_path), "--arms", "off,round-robin,sticky", "--output", "html")
     assert done.out.startswith("<!DOCTYPE html>")
@@ -201,7 +247,7 @@ def test_what_is_refused_is_in_no_figure_and_not_in_the_bound(cli: Cli, tmp_path
     asked = ("replay", path, "--replicas", "1", "--capacity-blocks", "10", "--arms")
     assert "1 of 4 requests are larger than a replica's memory: ref" in cli(*asked, "sticky").out
     more = cli(*asked, "sticky,memory:3").out
-    assert "1 of 4 requests are larger than a replica's memory in sticky: ref" in more
+    assert "a replica's memory in sticky, fewer in others: refused" in more
 
 
 def test_more_memory_than_could_be_used_costs_nothing(cli: Cli, tmp_path: Path) -> None:

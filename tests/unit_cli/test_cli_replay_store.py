@@ -94,6 +94,20 @@ def test_what_is_said_by_hand_wins(cli: Cli, folder: Path) -> None:
     assert "decode of 5 ms a token" in done.out
 
 
+def test_a_layout_without_findings_is_left_out_and_the_rest_replayed(
+    cli: Cli, folder: Path
+) -> None:
+    """All requests begin alike, and nothing in them changes behind that but the end."""
+    asked = ("replay", "--output", "json", "--store", folder, "--arms")
+    done = cli(*asked, "off,round-robin,mended,sticky+mended")
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert [arm["arm"] for arm in found["arms"]] == ["off", "round-robin"]
+    assert "Left out: arms with mended: no layout finding that comes always" in found["traffic"]
+    assert "Left out: arms with mended" in done.err
+    assert cli(*asked, "mended").status == 2
+
+
 def test_files_and_a_store_are_not_both_replayed(cli: Cli, folder: Path) -> None:
     done = cli("replay", "trace.jsonl", "--store", folder)
     assert (done.status, "give trace files, or --store, not both" in done.err) == (2, True)
