@@ -43,7 +43,7 @@ class Figure:
                 return whole(value)
 
 
-FIGURES = (
+_FIGURES = (
     Figure("token_hit_ratio", "token hit ratio", "bar", "Cached / prompt tokens."),
     Figure("ttft_p50_seconds", "TTFT p50", "seconds",
            "Half of the first tokens come within it, queue included."),
@@ -77,7 +77,7 @@ def arm_rows(found: Experiment, gpus: int) -> list[Row]:
 
 def told(found: Experiment, rows: Rows) -> list[Figure]:
     """Those of which some arm has anything: of KV that moved bytes, where a token's are known."""
-    figures = [*FIGURES[:-1], *_moved(found), FIGURES[-1]]
+    figures = [*_FIGURES[:-1], *_moved(found), _FIGURES[-1]]
     known = [each for each in figures if any(number(row, each.source) for row in rows)]
     return [_of_amounts(found, each, rows) if each.kind == "rate" else each for each in known]
 

@@ -9,7 +9,7 @@ from dashboard.figures.numbers import UNKNOWN, percent, seconds, whole
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.figures.safe import plain
 from dashboard.replayed import charts, words
-from dashboard.replayed.columns import FIGURES, arm_rows, told
+from dashboard.replayed.columns import arm_rows, told
 from dashboard.replayed.rows import (
     TTFT,
     Compared,
@@ -53,7 +53,7 @@ def render(found: Experiment, gpus: int, subject: Subject, curve: Rows = ()) -> 
         *(_groups(found, gpus, by) for by in found.by),
         _curve(found, curve),
         _assumed(found, gpus, subject),
-        _meanings(),
+        _meanings(found, gpus),
     )
 
 
@@ -218,9 +218,10 @@ def _list(lines: Sequence[str]) -> Markup:
     return tag("ul", *(tag("li", bdi(told_plainly(line))) for line in lines))
 
 
-def _meanings() -> Markup:
+def _meanings(found: Experiment, gpus: int) -> Markup:
+    """Of the figures that stand above."""
     pairs = [
-        part for each in FIGURES
+        part for each in told(found, arm_rows(found, gpus))
         for part in (tag("dt", each.label), tag("dd", each.meaning))
     ]  # fmt: skip
     return section(tag("h2", "What the figures mean"), tag("dl", *pairs))

@@ -20,20 +20,22 @@ HOW_TOLD = ("Beneath: where it lies in 95 of 100 resamples of stretches of the t
 def answer(found: Experiment, gpus: int) -> str:
     """What the best router would change beside round robin, and mended prompts beside that; of arms
     that cannot be held against each other, which finds most."""
+    if not any(each.requests for each in found.results):
+        return "Every request is larger than a replica's memory: nothing was served."
     router = best_router(found)
     if router is None or found.gain is None:
         return _most_found(found)
     lines = []
-    if router == PLAIN:
+    if router == PLAIN and any(arm.router != PLAIN for arm in found.arms):
         lines.append("Of the routers tried none brings first tokens sooner than round robin.")
-    else:
+    elif router != PLAIN:
         changes = _changes(found, gpus, router, PLAIN, found.gain.routing_seconds)
         lines.append(f"Adding {router} routing would {changes}.")
     if found.gain.has_layout:
         changes = _changes(found, gpus, found.gain.best, router, found.gain.layout_seconds)
         # Nothing but hashes is known of what would be moved.
         lines.append(f"Mending the layout of prompts would then, at best, {changes}.")
-    return " ".join([*lines, *_sooner(found)])
+    return " ".join([*(lines or [_most_found(found)]), *_sooner(found)])
 
 
 def best_router(found: Experiment) -> str | None:
@@ -64,8 +66,7 @@ def unit(found: Experiment) -> str:
 
 def amount(found: Experiment, gpu_seconds: float) -> str:
     """ "6,755 GPU-seconds of prefill a day"."""
-    a_day = "" if days_told(found) is None else " a day"
-    return f"{number_of(gpu_seconds)} GPU-seconds of prefill{a_day}"
+    return f"{number_of(gpu_seconds)} GPU-seconds of prefill{gain_words.a_day(found)}"
 
 
 def number_of(value: float | None) -> str:

@@ -110,6 +110,17 @@ def test_the_answer_does_not_say_more_than_is_known() -> None:
     assert "save 15 GPU-seconds of prefill (too few requests to say how surely)" in few
     none = words.answer(found(gain=Gain("round-robin", 40.0, 0.0, 0.0)), 1)
     assert none == "Of the routers tried none brings first tokens sooner than round robin."
+    memory = found(
+        gain=Gain("round-robin", 40.0, 0.0, 0.0),
+        arms=tuple(map(arm_named, ("off", "round-robin", "memory:2"))),
+        results=[*found().results[:2], result("memory:2", 480, 52.0, 2.0)],
+    )
+    assert words.answer(memory, 1) == (
+        "40.0 % of prompt tokens would be found in the cache of round-robin, "
+        "48.0 % in that of memory:2."
+    )
+    refused = [replace(each, requests=0, refused_requests=12) for each in found().results]
+    assert "larger than a replica's memory" in words.answer(found(results=refused), 1)
     assert words.answer(found(gain=None), 1) == (
         "40.0 % of prompt tokens would be found in the cache of round-robin, "
         "55.0 % in that of sticky."
