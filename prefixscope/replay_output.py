@@ -74,6 +74,7 @@ _TIMES: tuple[Column, ...] = (
     ("TTFT p50 s", "ttft_p50_seconds", formatter("seconds")),
     ("p90", "ttft_p90_seconds", formatter("seconds")),
     ("p99", "ttft_p99_seconds", formatter("seconds")),
+    ("mean", "ttft_mean_seconds", formatter("seconds")),
     ("GPU-seconds of prefill", _PREFILL, _amount),
 )
 _COLUMNS: tuple[Column, ...] = (

@@ -36,8 +36,10 @@ class Clock:
 
     def words(self) -> list[str]:
         """What is assumed, a line each."""
-        speed, overhead = self.prefill_tokens_per_second, self.prefill_overhead_seconds * 1e3
-        decode = self.decode_seconds_per_token * 1e3
+        speed = self.prefill_tokens_per_second
+        # More digits would be those of a median or a fit.
+        overhead = round(self.prefill_overhead_seconds * 1e3, 2)
+        decode = round(self.decode_seconds_per_token * 1e3, 2)
         order, step = "one prompt after the other", "each"
         if self.batched_tokens is not None:
             order, step = f"up to {self.batched_tokens:,} tokens of prompts at once", "each step"

@@ -49,6 +49,8 @@ _FIGURES = (
            "Half of the first tokens come within it, queue included."),
     Figure("ttft_p90_seconds", "p90", "seconds", "Nine in ten do."),
     Figure("ttft_p99_seconds", "p99", "seconds", "99 in a hundred do."),
+    Figure("ttft_mean_seconds", "mean", "seconds",
+           "TTFT on average; the router with the least is taken for the best."),
     Figure("prefill_gpu_seconds", "GPU-seconds", "rate",
            "That all replicas are kept by prefill, times GPUs of each; a day where the requests "
            "took an hour at least."),
