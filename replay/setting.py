@@ -153,7 +153,10 @@ def _in_blocks_of(arm: Arm, blocks: int, recorded_block_tokens: int) -> int:
 def _missing_traffic(arm: Arm, recorded: Recorded) -> str | None:
     """What the traffic lacks for an arm."""
     if arm.traffic == MERGED and recorded.merged is None:
-        return "what trust scopes have in common is not known of this traffic"
+        return (
+            "what trust scopes have in common is not known of this traffic: that takes content "
+            "hashes of every request (docs/isolation.md)"
+        )
     if arm.traffic == MENDED and recorded.mended is None:
         return "; ".join(recorded.mended_words) or _NO_LAYOUT
     block = recorded.prompts.block_tokens

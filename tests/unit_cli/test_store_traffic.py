@@ -61,7 +61,7 @@ def test_a_window_and_a_model_are_kept_to(folder: Path) -> None:
 
 
 def test_why_nothing_can_be_replayed_is_said(folder: Path) -> None:
-    with pytest.raises(PrefixscopeError, match=r"of the model 'x': 'm', 'small', 'text'$"):
+    with pytest.raises(PrefixscopeError, match=r"of the model 'x'; known: 'm', 'small', 'text'$"):
         asked(folder, model="x")
     with pytest.raises(PrefixscopeError, match="no request has a chain of blocks of tokens"):
         asked(folder, model="text")
