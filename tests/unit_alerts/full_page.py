@@ -45,7 +45,7 @@ def full_pages(folder: Path) -> list[bytes]:
                 ),
                 crossed=crossed.snapshot,
                 external_url="https://cache.example.org",
-                judged=lambda: {"drops": NOW, "verdicts": NOW},
+                judged=lambda: dict.fromkeys(("drops", "verdicts", "causes"), NOW),
             )
         )
         pages = []
