@@ -43,7 +43,7 @@ def replayed(asked: Asked) -> Replayed | None:
     found = recorded_rows(table("request_chains", params), asked.model)
     if found is None:
         return None
-    recorded = _in_blocks(_with_mended(found, asked.arms), asked.block_tokens)
+    recorded = _with_mended(found, asked.arms).of_engine_blocks(asked.block_tokens)
     setting, left_out = _allowed(_setting(asked, recorded), asked.arms, recorded)
     curve = curve_of_replicas(recorded.prompts, setting.rule, asked.replicas)
     return Replayed(
@@ -61,13 +61,6 @@ def _with_mended(found: "RecordedRows", arms: tuple[str, ...]) -> "Recorded":
 
     wanted = any("mended" in arm.split("+") for arm in arms)
     return with_mended(found.recorded, found.table) if wanted else found.recorded
-
-
-def _in_blocks(recorded: "Recorded", block_tokens: int) -> "Recorded":
-    """By the engine's block, where recorded ones go into it."""
-    grain = recorded.prompts.block_tokens
-    larger = block_tokens > grain and block_tokens % grain == 0
-    return recorded.of_blocks(block_tokens) if larger else recorded
 
 
 def _setting(asked: Asked, recorded: "Recorded") -> "Setting":

@@ -46,3 +46,9 @@ class Recorded:
             merged=self.merged and self.merged.of_blocks(block_tokens),
             mended=self.mended and self.mended.of_blocks(block_tokens),
         )
+
+    def of_engine_blocks(self, block_tokens: int) -> "Recorded":
+        """The same by the blocks of an engine, where recorded ones go into these; else as it is."""
+        grain = self.prompts.block_tokens
+        larger = block_tokens > grain and block_tokens % grain == 0
+        return self.of_blocks(block_tokens) if larger else self

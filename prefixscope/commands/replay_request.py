@@ -214,9 +214,7 @@ def by_blocks_of_the_engine(
     """Recorded blocks put together to the engine's own, where nobody says a size and they fit."""
     if block_tokens is not None or measured is None or measured.block_tokens is None:
         return recorded
-    own = int(measured.block_tokens.value)
-    grain = recorded.prompts.block_tokens
-    return recorded.of_blocks(own) if own > grain and own % grain == 0 else recorded
+    return recorded.of_engine_blocks(int(measured.block_tokens.value))
 
 
 def _arms(request: Request, block_tokens: int, has_host: bool) -> "tuple[Arm, ...]":
