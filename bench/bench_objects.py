@@ -84,7 +84,7 @@ def serve(count: int) -> None:
 def measure(what: str, path: str) -> None:
     """One load in a process of its own; prints what it took as JSON."""
     from exporter.sources.intake import Intake
-    from exporter.sources.objects_intake import ObjectReader
+    from exporter.sources.objects.intake import ObjectReader
     from exporter.store.store import Store
 
     with tempfile.TemporaryDirectory() as directory:

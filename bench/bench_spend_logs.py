@@ -79,7 +79,7 @@ async def fill(server: Server, count: int, file: Path) -> None:
 def measure(what: str, path: str) -> None:
     """One load in a process of its own; prints what it took as JSON."""
     from exporter.sources.intake import Intake
-    from exporter.sources.spend_logs_intake import SpendLogReader
+    from exporter.sources.spend_logs.intake import SpendLogReader
     from exporter.store.store import Store
 
     with tempfile.TemporaryDirectory() as directory:

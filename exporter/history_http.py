@@ -12,8 +12,8 @@ from starlette.routing import Route
 
 from exporter import body
 from exporter.errors import PrefixscopeError
-from exporter.sources.prometheus_history import History, Moment, Piece
-from exporter.sources.prometheus_names import AskedTarget
+from exporter.sources.prometheus.history import History, Moment, Piece
+from exporter.sources.prometheus.names import AskedTarget
 
 PLAN_PATH = "/v1/history/plan"
 PAGES_PATH = "/v1/history/pages"

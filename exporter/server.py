@@ -41,7 +41,7 @@ from exporter.errors import PrefixscopeError
 from exporter.server_settings import ServerSettings
 from exporter.sources.intake import IngestSummary, Intake
 from exporter.sources.packed import open_input
-from exporter.sources.prometheus_history import History
+from exporter.sources.prometheus.history import History
 from exporter.store.store import Store
 from queries import registry
 

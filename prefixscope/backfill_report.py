@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from rich.table import Table
 from rich.text import Text
 
-from exporter.sources.prometheus_backfill import BackfillSummary, TargetHistory
+from exporter.sources.prometheus.backfill import BackfillSummary, TargetHistory
 
 # History that begins this much later than asked is worth a word.
 LATE_SECONDS = 3_600.0

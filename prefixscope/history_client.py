@@ -7,9 +7,9 @@ from zstandard import ZstdCompressor
 
 from exporter.history_http import PAGES_PATH, PLAN_PATH, PlanAsked
 from exporter.sources.discovery import TargetSettings
-from exporter.sources.prometheus_backfill import HistorySide
-from exporter.sources.prometheus_history import History, Piece, Plan, Taken
-from exporter.sources.prometheus_names import AskedTarget
+from exporter.sources.prometheus.backfill import HistorySide
+from exporter.sources.prometheus.history import History, Piece, Plan, Taken
+from exporter.sources.prometheus.names import AskedTarget
 from prefixscope.client import Exporter, ExporterProblem, OpenStore
 
 Told = TypeVar("Told", bound=BaseModel)

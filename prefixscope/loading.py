@@ -21,13 +21,13 @@ from exporter.sources.events.recorded import EventsSummary, ingest_events
 from exporter.sources.events.recorded_lines import is_recorded
 from exporter.sources.intake import IngestSummary, Intake
 from exporter.sources.names import Names
-from exporter.sources.objects import Prefix
-from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.objects.intake import ObjectReader
+from exporter.sources.objects.place import Prefix
 from exporter.sources.packed import open_input, peek
 from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages, target_name
 from exporter.sources.secrets_in_paths import refuse_password
-from exporter.sources.spend_logs import Address, is_database_path
-from exporter.sources.spend_logs_intake import SpendLogReader
+from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.place import Address, is_database_path
 from exporter.templates_found.find import find_templates
 from prefixscope.client import Exporter, OpenStore
 

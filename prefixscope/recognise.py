@@ -18,9 +18,9 @@ from exporter.sources.discovery import DEFAULT_PATH
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage, read_page
 from exporter.sources.fetch import Fetched, FetchFailed, FetchLimits, fetch
-from exporter.sources.prometheus_api import PrometheusApi
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
-from exporter.sources.prometheus_targets import PastTarget, find_targets
+from exporter.sources.prometheus.api import PrometheusApi
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
+from exporter.sources.prometheus.targets import PastTarget, find_targets
 from exporter.sources.scrape import ACCEPT
 
 # A person waits for each of these.

@@ -32,13 +32,13 @@ from exporter.sources.events.settings import EventSettings
 from exporter.sources.events.worker import EventWorker
 from exporter.sources.intake import Intake
 from exporter.sources.names import SourceNames
-from exporter.sources.objects import is_object_path
-from exporter.sources.objects_follow import ObjectFollower
-from exporter.sources.prometheus_history import History
-from exporter.sources.prometheus_live import PrometheusSource
+from exporter.sources.objects.follow import ObjectFollower
+from exporter.sources.objects.place import is_object_path
+from exporter.sources.prometheus.history import History
+from exporter.sources.prometheus.live import PrometheusSource
 from exporter.sources.scrape import Scraper
-from exporter.sources.spend_logs import is_database_path
-from exporter.sources.spend_logs_follow import SpendLogFollower
+from exporter.sources.spend_logs.follow import SpendLogFollower
+from exporter.sources.spend_logs.place import is_database_path
 from exporter.sources.tail import LogSettings, Tailer
 from exporter.store.blocks import known_streams
 from exporter.store.counters import Snapshot

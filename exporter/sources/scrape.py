@@ -28,7 +28,7 @@ from exporter.sources.engines.page import EnginePage, read_page
 from exporter.sources.fetch import FetchLimits, fetch
 from exporter.sources.frozen import served_meanwhile
 from exporter.sources.increase import TargetIdentity, TargetState, advance
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.store.samples import (
     TargetRow,
     append_samples,

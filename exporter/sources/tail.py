@@ -22,9 +22,9 @@ from exporter.sources.followed import FileId, Followed, Look
 from exporter.sources.formats import format_named
 from exporter.sources.formats.compile import DEFAULTS
 from exporter.sources.names import SourceNames
-from exporter.sources.objects import ObjectSettings, Prefix, is_object_path
+from exporter.sources.objects.place import ObjectSettings, Prefix, is_object_path
 from exporter.sources.secrets_in_paths import refuse_password
-from exporter.sources.spend_logs import Address, SpendLogSettings, is_database_path
+from exporter.sources.spend_logs.place import Address, SpendLogSettings, is_database_path
 from exporter.store import offsets
 from exporter.store.store import Store
 

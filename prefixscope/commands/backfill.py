@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.prometheus_api import PrometheusApi
-from exporter.sources.prometheus_backfill import BackfillSettings, BackfillSummary
-from exporter.sources.prometheus_backfill import backfill as fill
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.prometheus.api import PrometheusApi
+from exporter.sources.prometheus.backfill import BackfillSettings, BackfillSummary
+from exporter.sources.prometheus.backfill import backfill as fill
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.usage_reports.table import Grain
 from prefixscope.backfill_report import report
 from prefixscope.client import connect

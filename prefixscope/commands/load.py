@@ -22,9 +22,9 @@ from exporter.sources.events.recorded import EventsSummary
 from exporter.sources.formats import FORMATS
 from exporter.sources.intake import IngestSummary
 from exporter.sources.names import Names
-from exporter.sources.objects import is_object_path
+from exporter.sources.objects.place import is_object_path
 from exporter.sources.pages import PagesSummary
-from exporter.sources.spend_logs import is_database_path
+from exporter.sources.spend_logs.place import is_database_path
 from prefixscope.client import Exporter, OpenStore, connect
 from prefixscope.commands import options
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load

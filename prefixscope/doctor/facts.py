@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.sources.spend_logs_look import SpendLogFacts
+from exporter.sources.spend_logs.look import SpendLogFacts
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from exporter.sources import patterns
 from exporter.sources.followed import Look
 from exporter.sources.intake import Intake, choose_format
 from exporter.sources.names import Names
-from exporter.sources.objects import is_object_path
-from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.objects.intake import ObjectReader
+from exporter.sources.objects.place import is_object_path
 from exporter.sources.packed import DAMAGED, open_input
-from exporter.sources.spend_logs import is_database_path
-from exporter.sources.spend_logs_intake import SpendLogReader
+from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.place import is_database_path
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from prefixscope.client import OpenStore

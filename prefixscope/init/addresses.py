@@ -14,7 +14,7 @@ from exporter.sources.discovery import (
     Target,
     TargetSettings,
 )
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from prefixscope.init.found import Found, FoundPrometheus, FoundTarget, Remark
 from prefixscope.recognise import LIMITS, Kind, Seen, engines_behind, recognise
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.objects import ObjectSettings
-from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.objects.intake import ObjectReader
+from exporter.sources.objects.place import ObjectSettings
 from exporter.store.store import Store
 from tests.log_path import SMALL
 from tests.unit_objects.s3_front import Front

@@ -11,8 +11,9 @@ import pytest
 import zstandard
 
 from exporter.errors import PrefixscopeError
-from exporter.sources import objects_fetch, objects_intake
-from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.objects import fetch as objects_fetch
+from exporter.sources.objects import intake as objects_intake
+from exporter.sources.objects.intake import ObjectReader
 from exporter.store.bookmarks import Bookmark, Read
 from exporter.store.store import Store
 from tests.log_path import rejects

@@ -11,7 +11,7 @@ import pytest
 import requests
 import yaml
 
-from exporter.sources.objects_follow import ObjectFollower
+from exporter.sources.objects.follow import ObjectFollower
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from prefixscope import client
@@ -110,7 +110,7 @@ def test_problems_are_logged_once_and_over_when_they_are(
     front: Front, store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower],
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    caplog.set_level("INFO", logger="exporter.sources.objects_follow")
+    caplog.set_level("INFO", logger="exporter.sources.objects.follow")
     bucket.put("1", packed(row(1)))
     front.faults["1"] = [DENIED] * 10
     follower = follow()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.objects.intake import ObjectReader
 from exporter.store.store import Store
 from tests.log_path import SMALL
 from tests.running import ENVIRONMENT, ROOT
@@ -21,8 +21,8 @@ from tests.unit_objects.s3_front import Front
 CHILD = """
 import sys
 from pathlib import Path
-from exporter.sources.objects import ObjectSettings
-from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.objects.place import ObjectSettings
+from exporter.sources.objects.intake import ObjectReader
 from exporter.store.store import Store
 
 store = Store.open(Path(sys.argv[1]))

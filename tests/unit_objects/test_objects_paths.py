@@ -8,8 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.objects import ObjectSettings, Prefix, is_object_path, open_store, reason_of
-from exporter.sources.objects_intake import ObjectReader
+from exporter.sources.objects.intake import ObjectReader
+from exporter.sources.objects.place import (
+    ObjectSettings,
+    Prefix,
+    is_object_path,
+    open_store,
+    reason_of,
+)
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from tests.running import ENVIRONMENT, ROOT

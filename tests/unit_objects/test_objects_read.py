@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from exporter.sources.objects_intake import ObjectReader
-from exporter.sources.objects_lines import place_of
+from exporter.sources.objects.intake import ObjectReader
+from exporter.sources.objects.lines import place_of
 from exporter.store.store import Store
 from tests.log_path import SMALL, ask, load, rejects, requests
 from tests.unit_objects.conftest import PAGE_OBJECTS, Bucket

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlencode
 
-from exporter.sources.prometheus_api import selector
-from exporter.sources.prometheus_pages import telling_names, wanted_names
+from exporter.sources.prometheus.api import selector
+from exporter.sources.prometheus.pages import telling_names, wanted_names
 from tests.running import get
 from tests.unit_prometheus.real_prometheus import CAPTURES, Engine, prometheus, recorded
 

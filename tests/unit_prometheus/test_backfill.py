@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources import prometheus_backfill
 from exporter.sources.discovery import StaticTarget, TargetSettings
 from exporter.sources.increase import TargetIdentity
 from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
-from exporter.sources.prometheus_api import PrometheusApi
-from exporter.sources.prometheus_backfill import BackfillSettings, BackfillSummary, backfill
-from exporter.sources.prometheus_history import History, Piece, Plan, Taken
-from exporter.sources.prometheus_names import AskedTarget
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.prometheus import backfill as prometheus_backfill
+from exporter.sources.prometheus.api import PrometheusApi
+from exporter.sources.prometheus.backfill import BackfillSettings, BackfillSummary, backfill
+from exporter.sources.prometheus.history import History, Piece, Plan, Taken
+from exporter.sources.prometheus.names import AskedTarget
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.store.samples import append_samples, upsert_targets
 from exporter.store.store import Store
 from tests.unit_prometheus.fake_prometheus import Fake, recorded_fake, serving
@@ -208,7 +208,7 @@ def test_what_was_scraped_is_not_filled(new_store: NewStore, tmp_path: Path) -> 
 
 
 def prometheus_pages(raw: object) -> list[tuple[float, str]]:
-    from exporter.sources.prometheus_pages import pages_of
+    from exporter.sources.prometheus.pages import pages_of
 
     labels = {"job": "engines", "pod": "vllm-0", "instance": "127.0.0.1:39201"}
     pages = pages_of(raw, labels)  # type: ignore[arg-type]

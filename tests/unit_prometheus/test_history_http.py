@@ -13,7 +13,7 @@ from exporter.server import Services, build_app
 from exporter.server_settings import ServerSettings
 from exporter.sources.discovery import TargetSettings
 from exporter.sources.intake import Intake
-from exporter.sources.prometheus_history import History
+from exporter.sources.prometheus.history import History
 from exporter.store.store import Store
 
 SECRET = "text of a page"

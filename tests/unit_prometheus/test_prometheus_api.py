@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.prometheus_api import (
+from exporter.sources.prometheus.api import (
     PAUSES_SECONDS,
     PrometheusApi,
     PrometheusFailed,
@@ -19,7 +19,7 @@ from exporter.sources.prometheus_api import (
     quoted,
     selector,
 )
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from tests.running import free_port
 from tests.unit_prometheus.fake_prometheus import Fake, Refusal, serving
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from exporter.sources.engines.page import read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
-from exporter.sources.prometheus_api import RawSeries
-from exporter.sources.prometheus_pages import PastPage, pages_of, thinned
+from exporter.sources.prometheus.api import RawSeries
+from exporter.sources.prometheus.pages import PastPage, pages_of, thinned
 
 TARGET = {"job": "vllm", "instance": "a"}
 NAME = "vllm:prompt_tokens_total"

@@ -10,11 +10,11 @@ import pytest
 
 from exporter.records import EngineSample
 from exporter.sources.discovery import StaticTarget, TargetSettings
-from exporter.sources.prometheus_api import PrometheusApi
-from exporter.sources.prometheus_backfill import BackfillSettings, backfill
-from exporter.sources.prometheus_history import History, Piece, Taken
-from exporter.sources.prometheus_live import PrometheusSource
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
+from exporter.sources.prometheus.api import PrometheusApi
+from exporter.sources.prometheus.backfill import BackfillSettings, backfill
+from exporter.sources.prometheus.history import History, Piece, Taken
+from exporter.sources.prometheus.live import PrometheusSource
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.store.samples import TargetRow, upsert_targets
 from exporter.store.store import Store
 from tests.log_path import ask

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from exporter.sources.spend_logs import SpendLogSettings
-from exporter.sources.spend_logs_intake import SpendLogReader
+from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.place import SpendLogSettings
 from exporter.store.store import Store
 from tests.log_path import SMALL
 from tests.unit_spend_logs.litellm_tables import ERAS, Era, create

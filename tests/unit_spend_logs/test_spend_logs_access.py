@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.spend_logs import Address, SpendLogSettings, is_database_path
-from exporter.sources.spend_logs_database import Database, DatabaseError
-from exporter.sources.spend_logs_intake import SpendLogReader
+from exporter.sources.spend_logs.database import Database, DatabaseError
+from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.place import Address, SpendLogSettings, is_database_path
 from exporter.store.store import Store
 from tests.running import free_port
 from tests.unit_spend_logs.conftest import TABLE, Owner, ReaderOf, make_slow

@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime, time, timedelta
 import pytest
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.spend_logs import Address, SpendLogSettings
-from exporter.sources.spend_logs_daily import BY_TEAM, BY_USER, REPORTER, daily_usage
-from exporter.sources.spend_logs_database import Database, DatabaseError
-from exporter.sources.spend_logs_intake import SpendLogReader
+from exporter.sources.spend_logs.daily import BY_TEAM, BY_USER, REPORTER, daily_usage
+from exporter.sources.spend_logs.database import Database, DatabaseError
+from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.place import Address, SpendLogSettings
 from exporter.sources.usage_reports.rows import UsageRow
 from exporter.store.store import Store
 from tests.log_path import ask, hit_ratio
@@ -37,7 +37,7 @@ LONG_AGO = date(2020, 1, 1)
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database's clock, which readers go by."""
-    monkeypatch.setattr("exporter.sources.spend_logs_intake._now", lambda database: NOW)
+    monkeypatch.setattr("exporter.sources.spend_logs.intake._now", lambda database: NOW)
 
 
 def make_daily(owner: Owner, users: Columns = DAILY_USER, teams: Columns | None = None) -> None:
@@ -274,7 +274,7 @@ def test_days_that_may_still_grow_are_read_again(
     reader.run()  # not yet: they are read once an hour
     kept = "SELECT sum(prompt_tokens)::BIGINT FROM provider_usage"
     assert store.cursor().execute(kept).fetchall() == [(200,)]
-    monkeypatch.setattr("exporter.sources.spend_logs_daily._EVERY", timedelta(0))
+    monkeypatch.setattr("exporter.sources.spend_logs.daily._EVERY", timedelta(0))
     reader.run()  # today's may have grown; a month ago nothing grows
     assert store.cursor().execute(kept).fetchall() == [(250,)]
 

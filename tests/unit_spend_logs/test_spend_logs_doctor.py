@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.spend_logs import SpendLogSettings
-from exporter.sources.spend_logs_daily import BY_TEAM, BY_USER
-from exporter.sources.spend_logs_look import SpendLogFacts, look
+from exporter.sources.spend_logs.daily import BY_TEAM, BY_USER
+from exporter.sources.spend_logs.look import SpendLogFacts, look
+from exporter.sources.spend_logs.place import SpendLogSettings
 from prefixscope.doctor.facts import LogFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.doctor.spend_logs import check_spend_logs

@@ -13,11 +13,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-import exporter.sources.spend_logs_intake as intake
-from exporter.sources.spend_logs import SpendLogSettings
-from exporter.sources.spend_logs_database import Database, DatabaseError, Rows
-from exporter.sources.spend_logs_follow import SpendLogFollower
-from exporter.sources.spend_logs_intake import SpendLogReader
+from exporter.sources.spend_logs import intake
+from exporter.sources.spend_logs.database import Database, DatabaseError, Rows
+from exporter.sources.spend_logs.follow import SpendLogFollower
+from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.place import SpendLogSettings
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from tests.log_path import SMALL, ask
@@ -248,8 +248,8 @@ def test_t71_a_store_that_fails_to_take_rows_is_given_them_again(
 CHILD = """
 import sys
 from pathlib import Path
-import exporter.sources.spend_logs_intake as intake
-from exporter.sources.spend_logs import SpendLogSettings
+import exporter.sources.spend_logs.intake as intake
+from exporter.sources.spend_logs.place import SpendLogSettings
 from exporter.store.store import Store
 
 intake.BATCH_BYTES = 20_000
@@ -359,7 +359,7 @@ def test_defaults_fill_what_rows_do_not_have(owner: Owner, store: Store, follow:
 def test_problems_are_logged_once_and_over_when_they_are(
     owner: Owner, store: Store, follow: Follow, caplog: pytest.LogCaptureFixture, password: str
 ) -> None:
-    caplog.set_level("INFO", logger="exporter.sources.spend_logs_follow")
+    caplog.set_level("INFO", logger="exporter.sources.spend_logs.follow")
     owner.run(f"ALTER TABLE {TABLE} RENAME TO away")
     follower = follow()
     for _ in range(3):

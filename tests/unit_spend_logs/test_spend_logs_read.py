@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from exporter.sources.names import SourceNames
-from exporter.sources.spend_logs import Address, SpendLogSettings
-from exporter.sources.spend_logs_database import Database
-from exporter.sources.spend_logs_intake import SpendLogReader
-from exporter.sources.spend_logs_table import spend_log_table, statements
+from exporter.sources.spend_logs.database import Database
+from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.place import Address, SpendLogSettings
+from exporter.sources.spend_logs.table import spend_log_table, statements
 from exporter.store.store import Store
 from tests.log_path import by_id, hit_ratio, load, rejects, requests
 from tests.unit_spend_logs.conftest import TABLE, Owner, ReaderOf, make_tables

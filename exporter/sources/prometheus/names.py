@@ -20,7 +20,7 @@ from exporter.sources.discovery import (
     address_of,
     replica_of,
 )
-from exporter.sources.prometheus_targets import INSTANCE
+from exporter.sources.prometheus.targets import INSTANCE
 from exporter.store.samples import load_targets
 
 _RANK = re.compile(r"/\d+$")

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from exporter.sources.engines.own_series import EXPORTERS
 from exporter.sources.exposition import Labels
-from exporter.sources.prometheus_api import ActiveTarget, PrometheusApi, pieces, selector
-from exporter.sources.prometheus_pages import NAME, UP, telling_names, wanted_names
+from exporter.sources.prometheus.api import ActiveTarget, PrometheusApi, pieces, selector
+from exporter.sources.prometheus.pages import NAME, UP, telling_names, wanted_names
 
 # Series are listed a day at a time: servers bound how long a list may reach back.
 DAY_SECONDS = 86_400.0

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from exporter.records import ReplicaRole
 from exporter.sources.discovery import POD_LABELS
-from exporter.sources.prometheus_api import PrometheusApi, RawSeries, TooMuch
-from exporter.sources.prometheus_history import OpenSpan, Piece, Plan, Taken
-from exporter.sources.prometheus_names import AskedTarget
-from exporter.sources.prometheus_pages import NAME, UP, PastPage, pages_of, thinned
-from exporter.sources.prometheus_targets import PastTarget, find_targets, target_name
+from exporter.sources.prometheus.api import PrometheusApi, RawSeries, TooMuch
+from exporter.sources.prometheus.history import OpenSpan, Piece, Plan, Taken
+from exporter.sources.prometheus.names import AskedTarget
+from exporter.sources.prometheus.pages import NAME, UP, PastPage, pages_of, thinned
+from exporter.sources.prometheus.targets import PastTarget, find_targets, target_name
 
 # One answer should hold about this many samples (some 6 MB of JSON).
 SAMPLES_PER_ANSWER = 200_000

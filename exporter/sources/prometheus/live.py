@@ -21,12 +21,12 @@ from exporter.sources.discovery import Target, TargetSettings
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.increase import TargetIdentity, TargetState
 from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
-from exporter.sources.prometheus_api import PrometheusApi, TooMuch
-from exporter.sources.prometheus_backfill import asked_target, crowded_instances
-from exporter.sources.prometheus_names import Naming, labels_key
-from exporter.sources.prometheus_pages import DOWN, PastPage, pages_of
-from exporter.sources.prometheus_settings import PrometheusSourceSettings
-from exporter.sources.prometheus_targets import PastTarget, find_targets
+from exporter.sources.prometheus.api import PrometheusApi, TooMuch
+from exporter.sources.prometheus.backfill import asked_target, crowded_instances
+from exporter.sources.prometheus.names import Naming, labels_key
+from exporter.sources.prometheus.pages import DOWN, PastPage, pages_of
+from exporter.sources.prometheus.settings import PrometheusSourceSettings
+from exporter.sources.prometheus.targets import PastTarget, find_targets
 from exporter.store import backfills
 from exporter.store.samples import (
     TargetRow,

@@ -17,8 +17,8 @@ from exporter.sources.discovery import TargetSettings
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.increase import TargetIdentity, TargetState
 from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
-from exporter.sources.prometheus_names import AskedTarget, Naming, labels_key
-from exporter.sources.prometheus_pages import DOWN
+from exporter.sources.prometheus.names import AskedTarget, Naming, labels_key
+from exporter.sources.prometheus.pages import DOWN
 from exporter.store import backfills
 from exporter.store.backfills import Filled, Span, free_spans
 from exporter.store.samples import TargetRow, append_samples, load_targets

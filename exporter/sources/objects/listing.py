@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from exporter.sources.objects import Listed, Prefix
+from exporter.sources.objects.place import Listed, Prefix
 
 _PAGE_OBJECTS = 1000
 _MODIFIED = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")

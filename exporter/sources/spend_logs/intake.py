@@ -23,10 +23,10 @@ from exporter.sources.formats.names import with_names
 from exporter.sources.intake import IngestSummary, fingerprint
 from exporter.sources.lines import BATCH_BYTES, SCHEMA, BadLine, LineBatch, for_threads
 from exporter.sources.names import SourceNames
-from exporter.sources.spend_logs import FORMAT_NAME, Address, SpendLogSettings
-from exporter.sources.spend_logs_daily import DailyTables
-from exporter.sources.spend_logs_database import Database, DatabaseError, Rows, Stopped, library
-from exporter.sources.spend_logs_table import (
+from exporter.sources.spend_logs.daily import DailyTables
+from exporter.sources.spend_logs.database import Database, DatabaseError, Rows, Stopped, library
+from exporter.sources.spend_logs.place import FORMAT_NAME, Address, SpendLogSettings
+from exporter.sources.spend_logs.table import (
     LINE_LIMIT_BYTES,
     Statements,
     spend_log_table,

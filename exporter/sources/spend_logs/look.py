@@ -10,10 +10,10 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.spend_logs import Address, SpendLogSettings
-from exporter.sources.spend_logs_daily import BY_USER
-from exporter.sources.spend_logs_database import Database, DatabaseError
-from exporter.sources.spend_logs_table import Table, find_table, spend_log_table
+from exporter.sources.spend_logs.daily import BY_USER
+from exporter.sources.spend_logs.database import Database, DatabaseError
+from exporter.sources.spend_logs.place import Address, SpendLogSettings
+from exporter.sources.spend_logs.table import Table, find_table, spend_log_table
 
 _CONFIG = "LiteLLM_Config"
 _NEWEST_ROWS = 50

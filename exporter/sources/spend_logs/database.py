@@ -15,7 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.spend_logs import Address, SpendLogSettings, password_remedy
+from exporter.sources.spend_logs.place import Address, SpendLogSettings, password_remedy
 
 # What the server shows beside our sessions.
 APPLICATION_NAME = "prefixscope"

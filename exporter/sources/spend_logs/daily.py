@@ -19,8 +19,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from pydantic import ValidationError
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.spend_logs_database import Database, DatabaseError
-from exporter.sources.spend_logs_table import Table, find_table
+from exporter.sources.spend_logs.database import Database, DatabaseError
+from exporter.sources.spend_logs.table import Table, find_table
 from exporter.sources.usage_reports.rows import UsageRow
 from exporter.store.bookmarks import keyed
 from exporter.store.provider_usage import replace_usage

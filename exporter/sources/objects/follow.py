@@ -1,31 +1,31 @@
-"""Follows the spend logs of LiteLLM's database: looks now and then and takes what is new."""
+"""Follows a prefix of an object store: lists it now and then and takes what is new."""
 
 from exporter.sources.names import SourceNames
+from exporter.sources.objects.intake import ObjectReader
 from exporter.sources.passes import PassFollower
-from exporter.sources.spend_logs_intake import SpendLogReader
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 
 
-class SpendLogFollower(PassFollower):
-    """Follows the database of one `LogSettings`. `poll_once` makes one pass, for tests.
+class ObjectFollower(PassFollower):
+    """Follows the prefix of one `LogSettings`. `poll_once` makes one pass, for tests.
 
-    Raises PrefixscopeError where the library is not installed.
+    Raises PrefixscopeError where the library of the object store is not installed.
     """
 
     def __init__(
         self, store: Store, settings: LogSettings, names: SourceNames | None = None
     ) -> None:
-        super().__init__(settings, "database", settings.postgres.poll_seconds)
+        super().__init__(settings, "objects", settings.objects.poll_seconds)
         self._skips = settings.begin == "end"
-        self._reader = SpendLogReader(
+        self._reader = ObjectReader(
             store,
             settings.path,
             source=settings.source,
             format=settings.format,
             defaults=dict(settings.defaults),
             names=names,
-            settings=settings.postgres,
+            settings=settings.objects,
             stopped=self._stopped,
         )
 
@@ -35,4 +35,4 @@ class SpendLogFollower(PassFollower):
             self._skips = not self._reader.skip()
         if not self._skips:
             self._reader.run()
-        self._say(self._reader.problems)
+        self._say(self._reader.problems.messages())

@@ -18,7 +18,7 @@ from itertools import pairwise
 from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import names_to_parse
 from exporter.sources.exposition import CREATED, ENGINE_NAME, PROCESS_START, Labels
-from exporter.sources.prometheus_api import RawSeries
+from exporter.sources.prometheus.api import RawSeries
 
 UP = "up"
 NAME = "__name__"

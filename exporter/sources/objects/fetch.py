@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from exporter.sources.objects import Listed, ObjectSettings, Prefix, Truncated, library_errors
+from exporter.sources.objects.place import Listed, ObjectSettings, Prefix, Truncated, library_errors
 
 _CHUNK_OBJECTS = 512
 # Chunks in memory: on their way, and the one being read; the fourth part is what was read of it.

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from exporter.errors import PrefixscopeError
 from exporter.sources.exposition import Labels
 from exporter.sources.fetch import BodyTooLarge, FetchFailed, fetch
-from exporter.sources.prometheus_settings import PrometheusAccess
+from exporter.sources.prometheus.settings import PrometheusAccess
 
 # Seconds before each new try of a question that found nobody, or somebody busy.
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)

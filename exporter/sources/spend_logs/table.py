@@ -15,7 +15,7 @@ from exporter.sources.formats.mapping import LogFormat, parts_of
 from exporter.sources.formats.names import HEADER_PLACES
 from exporter.sources.name_checks import steps_of
 from exporter.sources.names import SourceNames
-from exporter.sources.spend_logs_database import Database, DatabaseError
+from exporter.sources.spend_logs.database import Database, DatabaseError
 
 logger = logging.getLogger(__name__)
 

@@ -18,17 +18,8 @@ from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.intake import IngestSummary, fingerprint
 from exporter.sources.lines import BadLine, LineBatch
 from exporter.sources.names import SourceNames
-from exporter.sources.objects import (
-    Listed,
-    ObjectSettings,
-    Prefix,
-    Truncated,
-    library_errors,
-    open_store,
-    reason_of,
-)
-from exporter.sources.objects_fetch import Fetched, Fetcher
-from exporter.sources.objects_lines import (
+from exporter.sources.objects.fetch import Fetched, Fetcher
+from exporter.sources.objects.lines import (
     Formats,
     Unpacked,
     combined,
@@ -37,7 +28,16 @@ from exporter.sources.objects_lines import (
     place_of,
     unpacked,
 )
-from exporter.sources.objects_listing import pages
+from exporter.sources.objects.listing import pages
+from exporter.sources.objects.place import (
+    Listed,
+    ObjectSettings,
+    Prefix,
+    Truncated,
+    library_errors,
+    open_store,
+    reason_of,
+)
 from exporter.store.append import Stream, append
 from exporter.store.bookmarks import Bookmark, Read, keyed
 from exporter.store.store import Store

@@ -1,0 +1,1 @@
+"""A Prometheus as a source: the past of engines, or their pages in place of our own scraper."""
