@@ -95,7 +95,6 @@ _GROUP_COLUMNS: tuple[Column, ...] = (
     ("prompt tokens", "prompt_tokens", formatter("tokens")),
     ("token hit ratio", "token_hit_ratio", formatter("token_hit_ratio")),
     *_TIMES,
-    ("evicted blocks", "evicted_blocks", formatter("blocks")),
 )
 
 
@@ -173,7 +172,7 @@ def _print_groups(console: Console, told: Told, by: str) -> None:
         console.print(f"No request has a {by}.", style="yellow")
         return
     rows = [{by: each.group, **group_row(each, told.gpus)} for each in groups]
-    columns: list[Column] = [(by, by, formatter(by)), *_shown(_GROUP_COLUMNS, rows)]
+    columns: list[Column] = [(by, by, formatter(by)), *_GROUP_COLUMNS]
     console.print()
     _print_by_day(console, told.found, columns, rows)
     console.print()

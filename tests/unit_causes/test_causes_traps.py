@@ -71,7 +71,7 @@ def test_t85_a_setting_that_gives_up_the_last_block_is_rounding_and_no_loss() ->
         found = attribute(traffic(chains, [5500] * 2, 1072, [0, expected]), rule)
         assert rule.ceiling_tokens(np.array([5500])).tolist() == [expected]
         assert causes_of(found, 1) == {"rounding": 5500 - expected}
-    assert "of matched blocks the last 1 given up" in rule.words()
+    assert "the last 1 matched given up" in rule.words()
 
 
 def test_t86_what_another_adapter_computed_is_isolated_and_not_evicted() -> None:

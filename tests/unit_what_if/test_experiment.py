@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.arms import ROUTER_ARMS, Arm, NotAnArm, arm_named
-from replay.clock import USUAL_HOST, Clock, Tier
+from replay.clock import Clock, Tier
 from replay.experiment import experiment
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.routers import Router
 from replay.rules import RULES
 from replay.serving import Moved
-from replay.setting import Setting
+from replay.setting import USUAL_HOST, Setting
 from tests.unit_what_if.fleets import Requests, conversations, prompts_of
 
 
