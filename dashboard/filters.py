@@ -12,7 +12,7 @@ RANGES = {"1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d", "30d": "30 d"}
 DEFAULT_RANGE = "6h"
 COMPARISONS = {"previous": "the time before", "week": "a week earlier", "off": "nothing"}
 DIMENSIONS = ("model", "route", "template", "tenant")
-# As in queries/views.sql: the shortest step that needs at most 300 points.
+# As in queries/views/common.sql: the shortest step that needs at most 300 points.
 STEPS_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800)
 _SPAN = re.compile(r"([1-9]\d{0,4})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}

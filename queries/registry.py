@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from queries.header import Param, Question, parse_question
 from queries.times import as_utc, parse_time
-from queries.views import is_views, views_sql
+from queries.views import views_sql
 
 __all__ = [
     "BadParameter", "UnknownQuestion", "checked", "question", "questions", "rows", "run",
@@ -39,7 +39,7 @@ def questions() -> Mapping[str, Question]:
     files = sorted(resources.files("queries").iterdir(), key=lambda file: file.name)
     found: dict[str, Question] = {}
     for file in files:
-        if file.name.endswith(".sql") and not is_views(file.name):
+        if file.name.endswith(".sql"):
             asked = parse_question(file.read_text(encoding="utf-8"), file.name)
             found[asked.name] = asked
     return MappingProxyType(found)

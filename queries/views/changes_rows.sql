@@ -1,5 +1,5 @@
 -- Of the question `changes`: what single rows and KV-cache events show. Columns as in
--- views_changes.sql.
+-- changes.sql.
 
 -- Tokens written to a cache at a breakpoint and never read. A token that was written can be read many
 -- times, so at least written - read of them were never read (reads count until an hour after the

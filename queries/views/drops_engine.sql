@@ -1,5 +1,5 @@
 -- Drops by engine counters alone: what replicas counted in the windows and in their weeks, and by
--- hour. The same names as in views_drops.sql; routes, templates and tenants are not told apart.
+-- hour. The same names as in drops.sql; routes, templates and tenants are not told apart.
 
 -- What dimension counters are asked along, '' where they are not; NULL = they cannot tell.
 CREATE OR REPLACE MACRO drop_engine_value(dimension, model, replica) AS

@@ -1,6 +1,6 @@
 -- Why our sums and a report's differ: what there is to go by, and which account of it makes them
 -- agree. The question reconciliation says so in words; docs/provider-usage.md explains the reasons.
--- Runs after views_usage_sides.sql.
+-- Runs after usage_sides.sql.
 
 -- The sides of every day and model with what a reason may rest on: pauses in our rows, days that
 -- begin at another hour, rows without counts.

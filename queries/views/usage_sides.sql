@@ -1,5 +1,5 @@
 -- Two accounts of the same traffic side by side, and what tells why they differ. Runs after
--- views_usage.sql.
+-- usage.sql.
 
 -- Spans of reports in a window of UTC days. A report without models is compared as a whole.
 CREATE OR REPLACE MACRO reported_spans(since_border, until_border) AS TABLE

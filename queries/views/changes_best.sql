@@ -1,5 +1,5 @@
 -- Of the question `changes`: who is below its own best week, at equal mix and load. Columns as in
--- views_changes.sql.
+-- changes.sql.
 
 -- Hours of the roll-ups in weeks before the window (0 = it), at the finest grain they keep, each
 -- with its load: the model's KV usage in tenths where pages tell it of nearly every hour of all
