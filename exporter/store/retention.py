@@ -5,6 +5,7 @@ speak, for `rollup_days`. Whatever is forgotten, counters keep their totals. Duc
 room but seldom cuts the file, so its size levels off at the most that was kept at a time.
 """
 
+import logging
 from datetime import datetime, timedelta
 
 import duckdb
@@ -15,6 +16,8 @@ from exporter.store import blocks, live, rollup
 from exporter.store.labels import choose_labels
 from exporter.store.store import Store, earliest
 from queries.times import utc_without_zone
+
+_log = logging.getLogger(__name__)
 
 # Whoever seals, and cannot, keeps rows no longer than that.
 _SEALED_WITHIN = timedelta(days=1)
@@ -77,9 +80,18 @@ def retain(store: Store, now: datetime, *, waits_for_seal: bool = False) -> None
             cursor.execute(f"DELETE FROM {table} WHERE {moment} < $kept", {"kept": kept})
         # What is older counts in the oldest hour: the counters' totals are read from here.
         cursor.execute("UPDATE ingest_batches SET hour = $kept WHERE hour < $kept", {"kept": kept})
-    # Alone in its transaction, where nobody can be writing.
-    with store.write() as cursor:
-        cursor.execute("CHECKPOINT")
+    _make_room(store)
+
+
+def _make_room(store: Store) -> None:
+    """Brings the log of changes into the file. Not while a question reads rows that were changed
+    since it began: DuckDB refuses, and does it by itself as its log grows."""
+    try:
+        # Alone in its transaction, where nobody can be writing.
+        with store.write() as cursor:
+            cursor.execute("CHECKPOINT")
+    except duckdb.TransactionException as refused:
+        _log.info("the room of what was forgotten is made free later: %s", refused)
 
 
 def _whole_hour(moment: datetime) -> datetime:

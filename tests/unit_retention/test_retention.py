@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from exporter.store.retention import compact, retain, run_maintenance
@@ -259,3 +260,23 @@ def test_t73_the_file_levels_off(tmp_path: Path) -> None:
     # DuckDB takes room by, and no growth from day to day.
     assert max(sizes) <= 1.1 * full + 262_144
     assert max(sizes[4:]) <= max(sizes[:4])
+
+
+def test_a_question_under_way_does_not_stop_upkeep(store: Store) -> None:
+    """Rows that it reads were changed since it began: DuckDB then refuses to write its log off."""
+    put(store, [_row("a", "03-02 12:00", tenant="t1"), _row("b", "03-02 12:10", tenant="t1")])
+    reader = store.cursor()
+    reader.begin()
+    assert reader.execute("SELECT count(*) FROM requests").fetchall() == [(2,)]
+    with store.write() as cursor:
+        cursor.execute("UPDATE requests SET session = 's'")
+    with pytest.raises(duckdb.TransactionException), store.write() as cursor:
+        cursor.execute("CHECKPOINT")
+    run_maintenance(store, NOW)
+    reader.rollback()
+    assert store.cursor().execute(_ADMITTED_TENANTS).fetchall() == [("t1",)]
+    put(store, [_row("c", "03-02 12:20")])
+    assert one(store, "SELECT count(*) FROM requests") == 3
+
+
+_ADMITTED_TENANTS = "SELECT value FROM label_values WHERE label = 'tenant'"
