@@ -12,7 +12,7 @@ columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
   replica: {type: VARCHAR, unit: name, meaning: "Replica."}
   kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "Share held by running requests."}
-  running_tokens: {type: BIGINT, unit: tokens, meaning: "Held by running requests."}
+  running_tokens: {type: BIGINT, unit: tokens, meaning: "Held by running requests. Where only some samples of a step tell what is cached and free, all parts are means over these, so that they add up."}
   cached_tokens: {type: BIGINT, unit: tokens, meaning: "Reusable but unreferenced, as in memory_split; NULL where neither engine nor events tell."}
   free_tokens: {type: BIGINT, unit: tokens, meaning: "Neither; NULL where neither engine nor events tell."}
   capacity_tokens: {type: BIGINT, unit: tokens, meaning: "KV tokens the memory holds; NULL where unknown."}
@@ -28,10 +28,14 @@ SELECT
     ) AS ts,
     replica,
     avg(kv_usage_ratio) AS kv_usage_ratio,
-    round(avg(running_tokens))::BIGINT AS running_tokens,
+    round(coalesce(
+        avg(running_tokens) FILTER (cached_tokens IS NOT NULL), avg(running_tokens)
+    ))::BIGINT AS running_tokens,
     round(avg(cached_tokens))::BIGINT AS cached_tokens,
     round(avg(free_tokens))::BIGINT AS free_tokens,
-    round(avg(capacity_tokens))::BIGINT AS capacity_tokens,
+    round(coalesce(
+        avg(capacity_tokens) FILTER (cached_tokens IS NOT NULL), avg(capacity_tokens)
+    ))::BIGINT AS capacity_tokens,
     nullif(string_agg(DISTINCT basis, ' and ' ORDER BY basis DESC), '') AS basis,
     reasons(uncertain) AS uncertain
 FROM memory_samples
