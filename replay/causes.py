@@ -135,7 +135,7 @@ def _behind(columns: Columns, known: Depths) -> dict[str, Numbers]:
         "layout": layout,
         "new": end - shared - layout,
         "rounding": columns.eligible_tokens - columns.ceiling_tokens + split + nameless,
-        "rounding_split": split,
+        "rounding_split": split - known.given_up,
         "ineligible": columns.prompt_tokens - columns.eligible_tokens,
         "unexplained": beyond - nameless,
     }

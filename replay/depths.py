@@ -19,13 +19,15 @@ class Depths:
     """In tokens from the start of each prompt, one row a request in the order of look-ups.
 
     `tokens`: a column for each way of knowing but UNKNOWN, never falling. `shared`: how far any
-    earlier prompt agreed, by the chain's own blocks. `warm_tokens`: cached beyond all that.
+    earlier prompt agreed, by the chain's own blocks. `given_up`: of that what the rule of the cache
+    holds back of every match. `warm_tokens`: cached beyond all that.
     `contents`: the blocks by what they hold; None where that is not known; `contents_before`:
     which of them requests before all of these had.
     """
 
     tokens: Numbers
     shared: Numbers
+    given_up: Numbers
     warm_tokens: Numbers
     contents: Blocks | None
     contents_before: Flags | None = None
@@ -49,13 +51,16 @@ class Depths:
         depths = depths_of(found, units) * columns.unit_tokens
         deepest = np.minimum(depths[:, Way.ANY_MODEL], columns.prompt_tokens)
         cached = np.maximum(columns.cached_tokens, 0)
-        tokens = np.maximum(depths, cached[:, np.newaxis])
+        tokens = np.maximum(depths - columns.rule.held_back_tokens, cached[:, np.newaxis])
         tokens = np.minimum(tokens, columns.ceiling_tokens[:, np.newaxis])
+        matched = np.minimum(depths[:, Way.ANY_MODEL], columns.ceiling_tokens)
+        matched = np.maximum(matched, tokens[:, Way.ANY_MODEL])
         shared = sources.shared_blocks() * columns.chains.grain_tokens
         shared = np.minimum(shared, columns.ceiling_tokens)
-        shared = np.maximum(shared, tokens[:, Way.ANY_MODEL])
+        shared = np.maximum(shared, matched)
         warm = np.maximum(cached - deepest, 0)
-        return cls(tokens, shared, warm, sources.contents(), sources.contents_before())
+        given_up = matched - tokens[:, Way.ANY_MODEL]
+        return cls(tokens, shared, given_up, warm, sources.contents(), sources.contents_before())
 
 
 class Sources:
@@ -220,8 +225,6 @@ class Sources:
     def _within_lifetime(self, seconds: float) -> Spans:
         units, timeline, columns = self.units, self._timeline, self.columns
         used = columns.kept[units.owner]
-        if not columns.rule.use_refreshes:
-            used &= self._unit_ends() > columns.cached_tokens[units.owner]
         owner = units.owner[used]
         keys = units.block[used].astype(np.int64) * len(timeline.replicas.gone)
         keys += timeline.replica[owner]

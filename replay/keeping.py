@@ -111,10 +111,7 @@ class Keeper:
         ends = self._ends(kept)
         there = ends <= columns.cached_tokens[owner]
         self._arrive(block[there], timeline.replica[owner[there]], timeline.stay[owner[there]])
-        rule = columns.rule
-        is_use = np.full(len(kept), rule.lifetime_seconds is not None)
-        if not rule.use_refreshes:
-            is_use &= ~there
+        is_use = np.full(len(kept), columns.rule.lifetime_seconds is not None)
         ready = timeline.ready[owner]
         past = ready <= self._span.until_seconds
         replica = timeline.replica[owner]

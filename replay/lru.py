@@ -106,7 +106,7 @@ def modelled_cached_tokens(
             chain = blocks[places[row] : places[row + 1]].tolist()
             answer = [next(nameless) for _ in range(generated[row])]
             hits[row] = caches[replicas[row]].serve(chain, answer)
-    found = np.array(hits, np.int64) * unit_tokens
+    found = np.maximum(np.array(hits, np.int64) * unit_tokens - rule.held_back_tokens, 0)
     if traffic.ineligible is not None:
         found[traffic.ineligible] = 0  # kept like the others, but the look-up was skipped
     return np.minimum(found, rule.ceiling_tokens(traffic.prompt_tokens))

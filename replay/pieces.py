@@ -14,7 +14,7 @@ from hashlib import blake2b, sha256
 import numpy as np
 
 from replay.known_blocks import mixed
-from replay.traffic import Flags, Names, Numbers, Pieces, flat, starts_of
+from replay.traffic import Flags, Names, Numbers, Pieces
 
 # A longer piece is cut all the same, so that a length is stored in one byte.
 LONGEST = 255
@@ -52,16 +52,6 @@ def token_pieces(token_ids: Sequence[int], key: str = "") -> tuple[list[int], li
 def text_pieces(text: bytes, key: str = "") -> tuple[list[int], list[int]]:
     """The same of a text, lengths in bytes."""
     return _pieces(text, _OF_BYTES, key)
-
-
-def pieces_of(prompts: Sequence[Sequence[int]], key: str = "") -> Pieces:
-    """The pieces of many prompts, each a list of token ids."""
-    found = [token_pieces(prompt, key) for prompt in prompts]
-    return placed(
-        flat([names for names, _ in found]),
-        np.array([length for _, lengths in found for length in lengths], np.int64),
-        starts_of([len(names) for names, _ in found]),
-    )
 
 
 def placed(names: Names, lengths: Numbers, starts: Numbers) -> Pieces:

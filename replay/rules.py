@@ -24,9 +24,10 @@ class CacheRule:
     """What one cache can serve.
 
     `block_tokens`: its unit of reuse, 1 where it reuses token by token, None: that of the chain.
-    `held_back_blocks`: matched blocks given up by a setting (drafting that needs the last one).
+    `held_back_blocks`: of those matched at every look-up so many are given up, the last ones
+    (drafting that needs them computed).
     `minimum_tokens`: shorter prompts are never cached. `lifetime_seconds`: how long a block is
-    kept after it was written, or, where `use_refreshes`, used; None: until its memory is needed.
+    kept after it was used last; None: until its memory is needed.
     """
 
     name: str
@@ -36,7 +37,6 @@ class CacheRule:
     held_back_blocks: int = 0
     minimum_tokens: int = 0
     lifetime_seconds: float | None = None
-    use_refreshes: bool = True
 
     def of_blocks(self, block_tokens: int) -> "CacheRule":
         """The rule with a known block size; one that is fixed stays."""
@@ -50,6 +50,12 @@ class CacheRule:
         blocks = np.maximum(prompt_tokens - 1, 0) // size - self.held_back_blocks
         best: Numbers = np.maximum(blocks, 0) * size
         return best
+
+    @property
+    def held_back_tokens(self) -> int:
+        """What is given up of a match, in tokens; nothing where a whole prompt can be cached."""
+        whole = self.ceiling == "whole"
+        return self.held_back_blocks * (self.block_tokens or 1) if whole else 0
 
     def by_memory_alone(self) -> "CacheRule":
         """The rule, if blocks are lost only for want of memory; ValueError if they have a
@@ -73,12 +79,11 @@ class CacheRule:
             else "the last token is always computed",
         ]
         if self.held_back_blocks:
-            parts.append(f"the last {self.held_back_blocks} matched given up")
+            parts.append(f"of matched blocks the last {self.held_back_blocks} given up")
         if self.minimum_tokens:
             parts.append(f"from {self.minimum_tokens:,} tokens on")
         if self.lifetime_seconds is not None:
-            refreshed = "after the last use" if self.use_refreshes else "after they were written"
-            parts.append(f"kept {self.lifetime_seconds:g} s {refreshed}")
+            parts.append(f"kept {self.lifetime_seconds:g} s after the last use")
         return f"{self.title}: {', '.join(parts)}"
 
 
@@ -87,6 +92,7 @@ _RULES = (
     CacheRule("partial", "blocks, the last one may be partial", ceiling="partial"),
     CacheRule("tokens", "token by token", block_tokens=1),
     CacheRule("vllm", "vLLM"),
+    CacheRule("vllm_eagle", "vLLM with EAGLE drafting", held_back_blocks=1),
     CacheRule("sglang", "SGLang"),
     CacheRule("llama_cpp", "llama.cpp", block_tokens=1),
     CacheRule("openai", "OpenAI and Azure OpenAI", block_tokens=128, minimum_tokens=1024),

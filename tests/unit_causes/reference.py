@@ -62,7 +62,6 @@ class World:
     held_back: int = 0
     minimum: int = 0
     lifetime: float | None = None
-    refreshes: bool = True
     answers: bool = False
     resets: list[tuple[int, float]] = field(default_factory=list)
     gone: list[tuple[int, float]] = field(default_factory=list)
@@ -246,9 +245,8 @@ def held(world: World, number: int) -> set[Beginning]:
                 continue
             if not other.ready <= call.looked_up <= other.ready + world.lifetime:
                 continue
-            for tokens, blocks in units(world, other):
-                if world.refreshes or tokens > (other.cached or 0):
-                    found.add(beginning(other, blocks))
+            for _, blocks in units(world, other):
+                found.add(beginning(other, blocks))
     return found
 
 
@@ -291,11 +289,13 @@ def causes_of(world: World, number: int, known: list[Record]) -> dict[str, int] 
             if beginning(call, blocks) not in so_far:
                 break
             reached = tokens
-        deeper = max(depth, min(reached, best))
+        given_up = 0 if world.partial else world.held_back * world.block
+        deeper = max(depth, min(reached - given_up, best))
         found[name] += deeper - depth
         depth = deeper
 
-    shared = max(depth, min(agreed(world, number), best))
+    # Of what matched last, blocks that are given up are no fault of anybody's: rounding.
+    shared = max(depth, min(reached, best), min(agreed(world, number), best))
     found["rounding"] = tail + shared - depth
     covered = min(len(named(world, call)) * world.grain, call.prompt)
     end = min(best, max(covered, shared))

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.causes import attribute
-from replay.pieces import pieces_of, text_pieces
+from replay.pieces import text_pieces
 from replay.rules import RULES
 from replay.traffic import Chains, Traffic
+from tests.token_pieces import pieces_of
 from tests.unit_causes.captured import BLOCK_TOKENS, Row, rows_of, traffic_of
 
 TOKENS = st.lists(st.integers(0, 5), max_size=200)

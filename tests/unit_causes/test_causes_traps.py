@@ -71,7 +71,20 @@ def test_t85_a_setting_that_gives_up_the_last_block_is_rounding_and_no_loss() ->
         found = attribute(traffic(chains, [5500] * 2, 1072, [0, expected]), rule)
         assert rule.ceiling_tokens(np.array([5500])).tolist() == [expected]
         assert causes_of(found, 1) == {"rounding": 5500 - expected}
-    assert "the last 1 matched given up" in rule.words()
+    assert "of matched blocks the last 1 given up" in rule.words()
+
+
+def test_t85_what_is_given_up_of_a_match_is_rounding_wherever_it_ends() -> None:
+    """Of five blocks the first three were there: two are served, and the third is no eviction. Of
+    the two behind it one is new, and the last none that could be served at best. The modelled cache
+    gives up as much."""
+    chains, rule = [[1, 2, 3, 4, 5], [1, 2, 3, 8, 9], [7, 8, 9, 1, 2]], RULES["vllm_eagle"]
+    told = traffic(chains, [5500] * 3, 1072, [0, 2144, 0])
+    found = attribute(told, rule)
+    assert causes_of(found, 1) == {"new": 1072, "rounding": 1072 + 1072 + 140}
+    assert found.tokens["rounding_split"].tolist() == [0, 0, 0]
+    assert causes_of(found, 2) == {"new": 4288, "rounding": 1072 + 140}
+    assert modelled_cached_tokens(told, rule, None).tolist() == [0, 2144, 0]
 
 
 def test_t86_what_another_adapter_computed_is_isolated_and_not_evicted() -> None:

@@ -73,7 +73,6 @@ def rule_of(world: World) -> CacheRule:
         held_back_blocks=world.held_back,
         minimum_tokens=world.minimum,
         lifetime_seconds=world.lifetime,
-        use_refreshes=world.refreshes,
     )
 
 
@@ -128,7 +127,6 @@ def world_of(seed: int) -> World:
         held_back=random.choice([0, 0, 0, 1]),
         minimum=random.choice([0, 0, 0, 40]),
         lifetime=random.choice([None, None, 3.0]),
-        refreshes=random.random() < 0.5,
         answers=random.random() < 0.5,
         # Between the whole seconds of calls: what happens first at one moment is not told.
         resets=[(random.randrange(replicas), random.randint(0, 9) + 0.5) for _ in range(resets)],

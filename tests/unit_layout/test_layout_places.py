@@ -18,9 +18,9 @@ from replay.layout_chains.prompts import Prompts, reused_tokens
 from replay.layout_chains.ranges import ranges_of
 from replay.layout_chains.words import advice_on
 from replay.lru import modelled_cached_tokens
-from replay.pieces import pieces_of
 from replay.rules import RULES
 from replay.traffic import Chains, Traffic
+from tests.token_pieces import pieces_of
 from tests.unit_layout.inject_token_defects import inject
 from tests.unit_layout.told_from_tokens import VLLM, chains_of, found_in, is_right, prompts_of
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from replay.hashes import HASH_GRAIN_TOKENS, chain_hashes, content_hashes
 from replay.layout_chains.findings import LayoutFinding, layout_findings
 from replay.layout_chains.prompts import Prompts
-from replay.pieces import pieces_of
 from replay.rules import RULES
 from replay.traffic import Chains
+from tests.token_pieces import pieces_of
 from tests.unit_layout.inject_token_defects import Injected, Sent, Truth
 
 KEY = "a key of these tests"
