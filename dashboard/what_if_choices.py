@@ -9,13 +9,16 @@ ROUTERS = (*USUAL_ROUTERS, "session", "random", "longest-prefix")
 FACTORS = {0.5: "½ ×", 1.0: "1 ×", 2.0: "2 ×", 4.0: "4 ×"}
 MEMORY = {factor: words for factor, words in FACTORS.items() if factor != 1}
 HOST = {0.0: "none", **FACTORS}
+# What routers count as load, and which of several replicas that are alike gets a request.
+LOADS = {False: "tokens to be computed", True: "requests under way"}
+TIES = {True: "they take turns", False: "the first is taken"}
 Window = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
     """Chosen arms. `behind`: the router that all but the routers have, so that each differs from
-    its arm in one thing."""
+    its arm in one thing. `counts_requests`, `takes_turns`: of all routers."""
 
     routers: tuple[str, ...] = USUAL_ROUTERS
     memory: tuple[float, ...] = (2.0,)
@@ -26,6 +29,8 @@ class Choices:
     merged: bool = False
     mended: bool = False
     behind: str = "round-robin"
+    counts_requests: bool = False
+    takes_turns: bool = True
 
     def arms(self) -> tuple[str, ...]:
         """Their names: routers, then what else was chosen."""
@@ -58,4 +63,6 @@ class Asked:
     decode_seconds_per_token: float
     gpus: int
     arms: tuple[str, ...]
+    counts_requests: bool = False
+    takes_turns: bool = True
     sources: tuple[str, ...] = ()

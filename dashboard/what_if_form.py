@@ -6,7 +6,17 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard import what_if
-from dashboard.what_if_choices import HOST, MEMORY, ROUTERS, USUAL_ROUTERS, Asked, Choices, Window
+from dashboard.what_if_choices import (
+    HOST,
+    LOADS,
+    MEMORY,
+    ROUTERS,
+    TIES,
+    USUAL_ROUTERS,
+    Asked,
+    Choices,
+    Window,
+)
 from replay.calibration import Calibration, Figure
 from replay.hashes import HASH_GRAIN_TOKENS
 
@@ -46,15 +56,16 @@ def form(known: Calibration, traffic: Traffic) -> Asked | None:
         with st.expander("Arms: what is tried"):
             choices = _choices(_begun(known), traffic)
     if pressed:
-        st.session_state[ASKED] = _asked(known, traffic, setting, choices.arms())
+        st.session_state[ASKED] = _asked(known, traffic, setting, choices)
     asked: Asked | None = st.session_state.get(ASKED)
     return asked
 
 
 def _asked(
-    known: Calibration, traffic: Traffic, setting: _Setting, arms: tuple[str, ...]
+    known: Calibration, traffic: Traffic, setting: _Setting, choices: Choices
 ) -> Asked | None:
     """None where nothing is to be tried."""
+    arms = choices.arms()
     if not arms:
         return None
     fitting = what_if.newest_that_fits(dict(traffic.window), traffic.model, traffic.hashes)
@@ -69,6 +80,8 @@ def _asked(
         decode_seconds_per_token=setting.decode_milliseconds / 1e3,
         gpus=setting.gpus,
         arms=arms,
+        counts_requests=choices.counts_requests,
+        takes_turns=choices.takes_turns,
         sources=_sources(known, setting),
     )
 
@@ -130,10 +143,14 @@ def _choices(begun: _Setting, traffic: Traffic) -> Choices:
                            format_func=_LIFETIMES.__getitem__)  # fmt: skip
     behind = right.selectbox("All but routing is tried behind", ROUTERS[1:],
                              help="Each such arm differs from this one in that alone.")  # fmt: skip
+    load = left.selectbox("Routers count as load", list(LOADS), format_func=LOADS.__getitem__,
+                          help="Most gateways go by requests under way.")  # fmt: skip
+    ties = right.selectbox("Of replicas that are alike", list(TIES), format_func=TIES.__getitem__,
+                           help="vllm-router takes the first.")  # fmt: skip
     return Choices(
         routers=tuple(routers), memory=tuple(memory), host=tuple(host), replicas=tuple(replicas),
         blocks=tuple(blocks), lifetimes=tuple(lifetimes), behind=behind,
-        merged=_merged(traffic), mended=_mended(traffic),
+        merged=_merged(traffic), mended=_mended(traffic), counts_requests=load, takes_turns=ties,
     )  # fmt: skip
 
 

@@ -64,28 +64,28 @@ def _with_mended(found: "RecordedRows", arms: tuple[str, ...]) -> "Recorded":
 
 
 def _setting(asked: Asked, recorded: "Recorded") -> "Setting":
-    from replay.clock import Clock  # noqa: PLC0415 - compiled code
-    from replay.setting import USUAL_HOST, Setting  # noqa: PLC0415
+    from replay.arms import PLAIN  # noqa: PLC0415 - compiled code
+    from replay.routers import Router  # noqa: PLC0415
+    from replay.setting import Setting  # noqa: PLC0415
 
     block, known = recorded.prompts.block_tokens, asked.known
-    tiers = known.known_tiers(block)
-    speeds = [tier.tokens_per_second.value for tier in known.tiers
-              if tier.name == USUAL_HOST.name and tier.tokens_per_second is not None]  # fmt: skip
     return Setting(
         arms=(),
         rule=RULES["full"].of_blocks(block),
         replicas=asked.replicas,
         capacity_blocks=max(asked.capacity_tokens // block, 1),
-        clock=Clock(
+        router=Router(name=PLAIN, counts_requests=asked.counts_requests,
+                      takes_turns=asked.takes_turns),
+        clock=replace(
+            known.clock(),
             prefill_tokens_per_second=asked.prefill_tokens_per_second,
-            prefill_overhead_seconds=known.prefill_overhead_seconds.value,
             decode_seconds_per_token=asked.decode_seconds_per_token,
         ),
-        tiers=tiers,
-        host=replace(USUAL_HOST, tokens_per_second=speeds[0]) if speeds else USUAL_HOST,
-        token_bytes=None if known.token_bytes is None else round(known.token_bytes.value),
+        tiers=known.known_tiers(block),
+        host=known.added_host(),
+        token_bytes=known.whole_token_bytes,
         has_sessions=recorded.sessions is not None,
-    )
+    )  # fmt: skip
 
 
 def _allowed(

@@ -158,13 +158,14 @@ def _by(by: str) -> Callable[[Asked, Replayed], None]:
 
 
 def _group_row(each: GroupRow) -> Row:
-    ratios, times = each.token_hit_ratios, each.ttft_p90_seconds
+    ratios, times, evicted = each.token_hit_ratios, each.ttft_p90_seconds, each.evicted_blocks
     return {
         "group": plain(each.group),
         "requests": each.base.requests,
         "prompt_tokens": each.base.prompt_tokens,
         "base_ratio": ratios[0], "arm_ratio": ratios[1],
         "base_seconds": times[0], "arm_seconds": times[1],
+        "base_evicted": evicted[0], "arm_evicted": evicted[1],
         "saved": each.saved,
     }  # fmt: skip
 
@@ -176,6 +177,7 @@ def _saved(found: Experiment, rows: Sequence[GroupRow]) -> Column:
 
 def _group_columns(by: str, base: str, arm: str, saved: Column) -> list[Column]:
     ratio, ttft = "Cached / prompt tokens in that arm.", "TTFT, queue included, of nine in ten."
+    evicted = "Blocks that its requests had computed, lost to make room."
     return [
         Column(
             "group",
@@ -191,6 +193,8 @@ def _group_columns(by: str, base: str, arm: str, saved: Column) -> list[Column]:
         Column("arm_ratio", f"hit ratio, {arm}", "bar", meaning=ratio),
         Column("base_seconds", f"TTFT p90, {base}", "seconds", meaning=ttft),
         Column("arm_seconds", f"TTFT p90, {arm}", "seconds", meaning=ttft),
+        Column("base_evicted", f"evicted, {base}", "count", meaning=evicted),
+        Column("arm_evicted", f"evicted, {arm}", "count", meaning=evicted),
     ]
 
 

@@ -95,6 +95,7 @@ _GROUP_COLUMNS: tuple[Column, ...] = (
     ("prompt tokens", "prompt_tokens", formatter("tokens")),
     ("token hit ratio", "token_hit_ratio", formatter("token_hit_ratio")),
     *_TIMES,
+    ("evicted blocks", "evicted_blocks", formatter("blocks")),
 )
 
 
@@ -102,7 +103,7 @@ def print_experiment(told: Told, by: str | None) -> None:
     """The assumptions, a line an arm, those of each group, and what it comes to in sentences."""
     console, found = terminal(), told.found
     for source in told.sources:
-        console.print(f"From the store: {source}", style="dim", markup=False)
+        console.print(f"Begins with: {source}", style="dim", markup=False)
     for word in found.setting.words():
         console.print(f"Assumed: {word}", style="dim", markup=False)
     if any(arm.traffic == MENDED for arm in found.arms):
@@ -172,7 +173,7 @@ def _print_groups(console: Console, told: Told, by: str) -> None:
         console.print(f"No request has a {by}.", style="yellow")
         return
     rows = [{by: each.group, **group_row(each, told.gpus)} for each in groups]
-    columns: list[Column] = [(by, by, formatter(by)), *_GROUP_COLUMNS]
+    columns: list[Column] = [(by, by, formatter(by)), *_shown(_GROUP_COLUMNS, rows)]
     console.print()
     _print_by_day(console, told.found, columns, rows)
     console.print()

@@ -5,10 +5,10 @@ Answers of questions as plain rows come in, so that pages and commands measure a
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
-from replay.clock import Tier
+from replay.clock import USUAL_HOST, Clock, Tier
 
 Row = Mapping[str, object]
 # The questions whose answers are asked for, and by what; of the window that is replayed.
@@ -23,6 +23,11 @@ QUESTIONS: Mapping[str, Mapping[str, str]] = {
 }
 USUAL_PREFILL_TOKENS_PER_SECOND = 20_000.0
 USUAL_DECODE_SECONDS_PER_TOKEN = 0.02
+# Where there is nothing to measure, as with a trace.
+USUAL_CLOCK = Clock(
+    prefill_tokens_per_second=USUAL_PREFILL_TOKENS_PER_SECOND,
+    decode_seconds_per_token=USUAL_DECODE_SECONDS_PER_TOKEN,
+)
 # Nearest first.
 TIERS = ("host", "disk", "remote")
 # Requests that name no replica might be of any other: so many must name theirs to count them.
@@ -108,6 +113,28 @@ class Calibration:
             for tier in self.tiers
             if tier.capacity_tokens is not None and tier.tokens_per_second is not None
         )
+
+    def added_host(self) -> Tier:
+        """What a host tier that an arm adds is like: as the one at work loads, where that is known,
+        whether its size is or not, as the arm says how large it is."""
+        for tier in self.tiers:
+            if tier.name == USUAL_HOST.name and tier.tokens_per_second is not None:
+                speed = tier.tokens_per_second.value
+                return replace(USUAL_HOST, tokens_per_second=speed, is_shared=tier.is_shared)
+        return USUAL_HOST
+
+    def clock(self) -> Clock:
+        """With the speeds that are measured, or assumed."""
+        return Clock(
+            prefill_tokens_per_second=self.prefill_tokens_per_second.value,
+            prefill_overhead_seconds=self.prefill_overhead_seconds.value,
+            decode_seconds_per_token=self.decode_seconds_per_token.value,
+        )
+
+    @property
+    def whole_token_bytes(self) -> int | None:
+        """KV of a token; None where nothing tells."""
+        return None if self.token_bytes is None else round(self.token_bytes.value)
 
 
 def calibration(told: Mapping[str, Sequence[Row]], model: str | None) -> Calibration:

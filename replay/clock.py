@@ -94,3 +94,7 @@ class Tier:
             f"loaded at {self.tokens_per_second:,.0f} tokens/s after "
             f"{self.latency_seconds * 1e3:g} ms, {loaded}"
         )
+
+
+# What a host tier that an arm adds is like where nothing tells, but for its size.
+USUAL_HOST = Tier(name="host", capacity_blocks=0, tokens_per_second=200_000.0)

@@ -39,6 +39,7 @@ class Rules(NamedTuple):
     slack: float
     load_weight: float
     counts_requests: bool
+    takes_turns: bool
     prefill: float
     overhead: int
     batched: int
@@ -68,7 +69,8 @@ class Queues(NamedTuple):
 
 class Results(NamedTuple):
     """What becomes of each request; `loaded`: by tier; `stage` 0 until its prefill is over; with
-    how much it `waited` for of what its replica was held up. `held`: its slots."""
+    how much it `waited` for of what its replica was held up; `evicted`: blocks that were taken for
+    it and lost. `held`: its slots."""
 
     replica: Small
     cached: Numbers
@@ -78,6 +80,7 @@ class Results(NamedTuple):
     ready: Numbers
     stage: Small
     waited: Numbers
+    evicted: Numbers
     held: Small
     changed: Small  # blocks that came or went in the step under way
 

@@ -3,7 +3,21 @@
 from replay.clock_columns import NEVER, Queues, Requests, Results, Rules
 from replay.compiled import borrowing, inlined, part, wide
 from replay.event_heap import Events, plan, take_next
-from replay.pools import FREE, IDLE, NONE, Pools, find, forget, locate, occupy, publish, release
+from replay.pools import (
+    FREE,
+    IDLE,
+    NONE,
+    UNKNOWN,
+    Pools,
+    drop,
+    find,
+    forget,
+    idle_longest,
+    locate,
+    occupy,
+    publish,
+    release,
+)
 from replay.router_views import Views, learn, tell
 from replay.routers import LONGEST, SCORED, pick
 from replay.tier_below import (
@@ -46,6 +60,8 @@ def run(
             break
         # What ends at a moment is over for whoever arrives at it.
         now = min(arrival, reset, end)
+        if rules.lifetime != NEVER:
+            _expire(rules, pools, views, now)
         replica = NONE
         if end <= reset and end <= arrival:
             replica = _end(requests, rules, pools, below, views, queues, events, results, end)
@@ -79,15 +95,13 @@ def _arrive(
     learn(views, now)
     if rules.router in (SCORED, LONGEST):
         for replica in range(len(queues.uncached)):
-            queues.uncached[replica] = _uncached(
-                requests, rules, pools, views, replica, request, now
-            )
+            queues.uncached[replica] = _uncached(requests, rules, pools, views, replica, request)
     chosen = pick(
         rules.router, request, requests.firsts[request], owners, queues.loads, queues.uncached,
-        rules.slack, rules.load_weight, requests.draws[request],
+        rules.slack, rules.load_weight, requests.draws[request], rules.takes_turns,
     )  # fmt: skip
     results.replica[request] = chosen
-    estimate = _uncached(requests, rules, pools, views, chosen, request, now)
+    estimate = _uncached(requests, rules, pools, views, chosen, request)
     results.estimate[request] = estimate
     queues.loads[chosen] += 1 if rules.counts_requests else estimate
     if rules.guesses:
@@ -110,12 +124,11 @@ def _uncached(
     views: Views,
     replica: int,
     request: int,
-    now: int,
 ) -> int:
     """Tokens of a prompt that a router believes a replica would have to compute."""
     chain = _findable(requests, rules, request)
     if rules.lag == 0 and not rules.guesses:
-        known = find(pools, replica, chain, now - rules.lifetime)
+        known = find(pools, replica, chain)
     else:
         held, known = views.held, 0
         while known < len(chain) and held[chain[known], replica]:
@@ -157,7 +170,7 @@ def _start(
     while queues.first[replica] != NONE and queues.running[replica] < rules.most_running:
         request = queues.first[replica]
         held = _held(requests, results, request)
-        hits, loads, idle = _look_up(requests, rules, pools, below, held, replica, request, now)
+        hits, loads, idle = _look_up(requests, rules, pools, below, held, replica, request)
         cached = min(hits * rules.block_tokens, requests.ceiling[request])
         more = requests.prompt[request] - cached
         own = len(held) - (hits - loads)
@@ -178,7 +191,8 @@ def _start(
             ahead, overlapping = load_microseconds(below, loaded)
             loading, beside = loading + ahead, beside + overlapping
         results.prefill[request] = _kept(begun, computing, loading, beside) - before
-        lost = results.changed[: occupy(pools, replica, held, now, results.changed)]
+        count = occupy(pools, replica, held, now, request, results.evicted, results.changed)
+        lost = results.changed[:count]
         tell(views, lost, replica, False, now + rules.lag)
         if len(below.shelves):
             write_back(below, replica, lost)
@@ -210,14 +224,12 @@ def _look_up(
     held: Small,
     replica: int,
     request: int,
-    now: int,
 ) -> tuple[int, int, int]:
     """Leading blocks found, those of them in tiers below, and those idle on the device. Slots
     of the latter are written to `held`, NONE for all else."""
     chain = _findable(requests, rules, request)
     held[:] = NONE
-    oldest = now - rules.lifetime
-    hits = find(pools, replica, chain, oldest)
+    hits = find(pools, replica, chain)
     loads = 0
     if len(below.shelves):
         # Behind a gap that tiers below fill, blocks on the device are found again.
@@ -225,11 +237,11 @@ def _look_up(
             more = int(tier_of(below, replica, chain[hits]) != NONE)
             loads += more
             if more == 0:
-                more = find(pools, replica, chain[hits:], oldest)
+                more = find(pools, replica, chain[hits:])
             if more == 0:
                 break
             hits += more
-    idle = locate(pools, replica, chain[:hits], oldest, held)
+    idle = locate(pools, replica, chain[:hits], held)
     if loads:
         loads = hits
         for at in held:
@@ -296,12 +308,29 @@ def _publish(
     """The blocks of a request from `first` to before `last` can be found from now on."""
     begin = requests.begins[request]
     chain, own = requests.blocks[begin + first : begin + last], held[first:last]
-    oldest = now - rules.lifetime
-    count = publish(pools, replica, chain, own, now, oldest, results.changed)
+    count = publish(pools, replica, chain, own, now, results.changed)
     fresh = results.changed[:count]
     tell(views, fresh, replica, True, now + rules.lag)
     if len(below.shelves):
         write_through(below, replica, fresh)
+
+
+@part
+def _expire(rules: Rules, pools: Pools, views: Views, now: int) -> None:
+    """What was idle for longer than its lifetime is lost, the oldest first; routers hear of it as
+    of the moment when that was over."""
+    while True:
+        replica, slot, since = NONE, NONE, now - rules.lifetime
+        for other in range(len(pools.counts)):
+            at = idle_longest(pools, other)
+            if at != NONE and pools.touched[other, at] < since:
+                replica, slot, since = other, at, pools.touched[other, at]
+        if replica == NONE:
+            return
+        if pools.block[replica, slot] != UNKNOWN:
+            due = since + rules.lifetime + 1 + rules.lag
+            tell(views, pools.block[replica, slot : slot + 1], replica, False, due)
+        drop(pools, replica, slot)
 
 
 @part

@@ -188,6 +188,7 @@ def group_row(each: GroupResult, gpus: int, token_bytes: int | None = None) -> d
         "prompt_tokens": each.prompt_tokens,
         "cached_tokens": each.cached_tokens,
         "token_hit_ratio": each.token_hit_ratio,
+        "evicted_blocks": each.evicted_blocks,
         **loaded,
         **_times(each, gpus),
     }

@@ -16,7 +16,8 @@ OTHERS, UNNAMED = "(others)", "(none)"
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
     """One arm and one group; without a clock times are None, as in `ArmResult`. `loaded_tokens`:
-    of the cached ones those that came from tiers below."""
+    of the cached ones those that came from tiers below. `evicted_blocks`: those lost that a request
+    of the group had computed, of the whole run, its warm-up included; None where not known."""
 
     arm: str
     group: str
@@ -24,6 +25,7 @@ class GroupResult:
     prompt_tokens: int
     cached_tokens: int
     loaded_tokens: int = 0
+    evicted_blocks: int | None = None
     prefill_seconds: float | None = None
     ttft_mean_seconds: float | None = None
     ttft_seconds: dict[int, float] | None = None
@@ -37,24 +39,23 @@ class GroupResult:
 def by_group(labels: Labels, outcomes: Mapping[str, Outcome], which: Flags) -> list[GroupResult]:
     """Groups with most prompt tokens first, each arm of one behind the other; all beyond the
     first twenty together as `(others)`, requests without a label as `(none)`. Groups of which an
-    arm served nothing have no row of it."""
+    arm served nothing have no row of it, and those whose requests only warm caches have none."""
     if not outcomes:
         return []
-    tokens = next(iter(outcomes.values())).prompt_tokens
-    codes, names = _largest(labels, tokens * which)
+    codes, names = _largest(labels, next(iter(outcomes.values())).prompt_tokens, which)
     found = {arm: _of_arm(arm, each, codes, names, which) for arm, each in outcomes.items()}
     return [
         rows[group] for group in range(len(names)) for rows in found.values() if group in rows
     ]  # fmt: skip
 
 
-def _largest(labels: Labels, prompt_tokens: Numbers) -> tuple[Numbers, list[str]]:
-    """Codes from 0, the one with most tokens first, and their names."""
+def _largest(labels: Labels, prompt_tokens: Numbers, which: Flags) -> tuple[Numbers, list[str]]:
+    """Codes from 0, the one with most tokens first, and their names; those of some requests."""
     all_names = [*labels.names, UNNAMED]
     codes = np.where(labels.codes < 0, len(labels.names), labels.codes)
-    sums = np.bincount(codes, prompt_tokens, len(all_names))
+    sums = np.bincount(codes, prompt_tokens * which, len(all_names))
     order = np.argsort(-sums, kind="stable")
-    kept = order[sums[order] > 0]
+    kept = order[np.bincount(codes, which, len(all_names))[order] > 0]
     place = np.full(len(all_names), min(len(kept), MOST_GROUPS))
     place[kept[:MOST_GROUPS]] = np.arange(len(kept[:MOST_GROUPS]))
     names = [all_names[code] for code in kept[:MOST_GROUPS]]
@@ -70,6 +71,9 @@ def _of_arm(
     prompt = np.bincount(own, served.prompt_tokens[took], len(names))
     cached = np.bincount(own, served.cached_tokens[took], len(names))
     loaded = np.bincount(own, served.loaded_tokens[took], len(names))
+    evicted = None
+    if served.evicted_of is not None:
+        evicted = np.bincount(codes, served.evicted_of, len(names))
     found = {
         group: GroupResult(
             arm=arm,
@@ -78,6 +82,7 @@ def _of_arm(
             prompt_tokens=int(prompt[group]),
             cached_tokens=int(cached[group]),
             loaded_tokens=int(loaded[group]),
+            evicted_blocks=None if evicted is None else int(evicted[group]),
         )
         for group in np.flatnonzero(sizes).tolist()
     }

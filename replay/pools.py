@@ -23,14 +23,15 @@ FREE, IDLE, EVICTED = range(3)
 class Pools(NamedTuple):
     """`slot[block, replica]`: where a block is, NONE where it is not. Of each slot of a replica:
     `block` it can be found as (NONE: as none, UNKNOWN: as none, but it is kept), `holders`,
-    `touched` (microseconds), and its neighbours in the ring of idle ones, whose last entry is the
-    ring's end. `free`: a stack of slots. `counts`: of each replica FREE, IDLE slots now, EVICTED
-    blocks so far."""
+    `touched` (microseconds), the request it was taken for (`owner`), and its neighbours in the ring
+    of idle ones, whose last entry is the ring's end. `free`: a stack of slots. `counts`: of each
+    replica FREE, IDLE slots now, EVICTED blocks so far."""
 
     slot: Small
     block: Small
     holders: Small
     touched: Numbers
+    owner: Small
     behind: Small
     ahead: Small
     free: Small
@@ -48,6 +49,7 @@ def empty_pools(distinct_blocks: int, replicas: int, capacity_blocks: int) -> Po
         block=np.full((replicas, capacity_blocks), NONE, np.int32),
         holders=np.zeros((replicas, capacity_blocks), np.int32),
         touched=np.zeros((replicas, capacity_blocks), np.int64),
+        owner=np.zeros((replicas, capacity_blocks), np.int32),
         behind=ring[0],
         ahead=ring[1],
         free=np.tile(slots, (replicas, 1)),
@@ -56,45 +58,39 @@ def empty_pools(distinct_blocks: int, replicas: int, capacity_blocks: int) -> Po
 
 
 @part
-def find(pools: Pools, replica: int, chain: Small, oldest: int) -> int:
-    """How many leading blocks of a chain are there, held or touched at `oldest` or later."""
-    slot, holders, touched = pools.slot, pools.holders[replica], pools.touched[replica]
-    found = 0
-    while found < len(chain):
-        at = slot[chain[found], replica]
-        if at < 0 or (holders[at] == 0 and touched[at] < oldest):
-            break
+def find(pools: Pools, replica: int, chain: Small) -> int:
+    """How many leading blocks of a chain are there."""
+    slot, found = pools.slot, 0
+    while found < len(chain) and slot[chain[found], replica] >= 0:
         found += 1
     return found
 
 
 @part
-def locate(pools: Pools, replica: int, chain: Small, oldest: int, held: Small) -> int:
+def locate(pools: Pools, replica: int, chain: Small, held: Small) -> int:
     """Write the slot of each block of a chain to `held`, NONE where it is not there; how many of
     the slots are idle."""
-    slot, holders, touched = pools.slot, pools.holders[replica], pools.touched[replica]
-    idle = 0
+    slot, holders, idle = pools.slot, pools.holders[replica], 0
     for place in range(len(chain)):
         at = slot[chain[place], replica]
-        if at >= 0 and holders[at] == 0:
-            if touched[at] < oldest:
-                at = NONE
-            else:
-                idle += 1
+        idle += int(at >= 0 and holders[at] == 0)
         held[place] = at
     return idle
 
 
 @part
-def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> int:
+def occupy(
+    pools: Pools, replica: int, held: Small, now: int, request: int, evicted: Numbers, lost: Small
+) -> int:
     """For a request that starts: hold the slots in `held`, and take others where it has NONE.
 
-    Blocks with a name that are lost for it are written to `lost`; returns how many. Only while
-    there are enough free and idle slots.
+    Blocks with a name that are lost for it are written to `lost`; returns how many. All that are
+    lost are added to `evicted` of the request they were taken for. Only while there are enough free
+    and idle slots.
     """
     slot, block = pools.slot, pools.block[replica]
     holders, touched = pools.holders[replica], pools.touched[replica]
-    behind, ahead = pools.behind[replica], pools.ahead[replica]
+    behind, ahead, owner = pools.behind[replica], pools.ahead[replica], pools.owner[replica]
     free, end = pools.free[replica], len(pools.block[replica])
     unheld, idle = pools.counts[replica, FREE], pools.counts[replica, IDLE]
     for at in held:
@@ -116,12 +112,13 @@ def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> in
             unlink(behind, ahead, at)
             idle -= 1
             pools.counts[replica, EVICTED] += 1
+            evicted[owner[at]] += 1
             if block[at] != UNKNOWN:
                 lost[count] = block[at]
                 slot[block[at], replica] = NONE
                 count += 1
             block[at] = NONE
-        holders[at] = 1
+        holders[at], owner[at] = 1, request
         held[place] = at
     pools.counts[replica, FREE] = unheld
     pools.counts[replica, IDLE] = idle
@@ -129,21 +126,14 @@ def occupy(pools: Pools, replica: int, held: Small, now: int, lost: Small) -> in
 
 
 @part
-def publish(
-    pools: Pools, replica: int, chain: Small, held: Small, now: int, oldest: int, fresh: Small
-) -> int:
+def publish(pools: Pools, replica: int, chain: Small, held: Small, now: int, fresh: Small) -> int:
     """Let held slots be found as the blocks of a chain, but for those that other slots are named
-    by already and that are held or were touched at `oldest` or later. Newly named blocks are
-    written to `fresh`; returns how many."""
+    by already. Newly named blocks are written to `fresh`; returns how many."""
     slot, block, touched = pools.slot, pools.block[replica], pools.touched[replica]
-    holders = pools.holders[replica]
     count = 0
     for place in range(len(chain)):
         at = held[place]
         touched[at] = now
-        other = slot[chain[place], replica]
-        if other >= 0 and holders[other] == 0 and touched[other] < oldest:
-            _free(pools, replica, wide(other))
         if block[at] == NONE and slot[chain[place], replica] < 0:
             block[at] = chain[place]
             slot[chain[place], replica] = at
@@ -180,7 +170,15 @@ def release(pools: Pools, replica: int, held: Small, now: int, stored: int, fill
 
 
 @part
-def _free(pools: Pools, replica: int, at: int) -> None:
+def idle_longest(pools: Pools, replica: int) -> int:
+    """The slot that was given back first of those that are idle; NONE without any."""
+    end = pools.block.shape[1]
+    at = pools.ahead[replica, end]
+    return NONE if at == end else wide(at)
+
+
+@part
+def drop(pools: Pools, replica: int, at: int) -> None:
     """An idle slot loses its name."""
     if pools.block[replica, at] != UNKNOWN:
         pools.slot[pools.block[replica, at], replica] = NONE
@@ -203,7 +201,7 @@ def forget(pools: Pools, replica: int, lost: Small) -> int:
             lost[count] = pools.block[replica, at]
             count += 1
         if pools.holders[replica, at] == 0:
-            _free(pools, replica, at)
+            drop(pools, replica, at)
         else:
             pools.slot[pools.block[replica, at], replica] = NONE
             pools.block[replica, at] = NONE

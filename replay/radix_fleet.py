@@ -75,6 +75,7 @@ class _Fleet:
         chosen = pick(
             self._router.number, request, first, self._owners, self._loads, uncached,
             float(self._router.slack), float(self._router.load_weight), draw,
+            self._router.takes_turns,
         )  # fmt: skip
         cached = self._found(self._trees[chosen], findable, ceiling_tokens)
         self._loads[chosen] += prompt_tokens - cached

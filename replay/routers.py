@@ -12,7 +12,9 @@
 | longest-prefix | the one that holds most of the prompt, whatever its load |
 
 Load is in tokens: those to be computed that are outstanding, or, without a clock, those computed
-so far. With a clock it can be requests under way instead, by which most gateways go.
+so far. With a clock it can be requests under way instead, by which most gateways go. Of replicas
+that are alike to `least-loaded`, `scored` and `longest-prefix` they take turns, as an idle fleet
+would pile everything onto its first otherwise, or that first one is taken, as vllm-router does.
 Bounded loads: Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads", 2018, here
 with tokens, and a replica judged by the load it has before the request.
 """
@@ -44,13 +46,15 @@ _RING_PLACES = 160
 @dataclass(frozen=True, kw_only=True)
 class Router:
     """One of ROUTERS and its settings. `prefix_blocks`: leading blocks that make a key.
-    `counts_requests`: load is requests under way, until their last token."""
+    `counts_requests`: load is requests under way, until their last token. `takes_turns`: whether
+    replicas that are alike do, or the first one is taken."""
 
     name: str
     prefix_blocks: int = 2
     slack: float = 1.25
     load_weight: float = 1.0
     counts_requests: bool = False
+    takes_turns: bool = True
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -125,6 +129,7 @@ def pick(
     slack: float,
     load_weight: float,
     draw: int,
+    takes_turns: bool,
 ) -> int:
     """The replica that a router picks. `first`: where on the ring the key of the request is;
     `uncached`: tokens each replica would have to compute; `draw`: any number, for `random`."""
@@ -136,11 +141,10 @@ def pick(
         return int(owners[first])
     if router == BOUNDED:
         return _next_below(owners, first, loads, slack * (loads.sum() / len(loads)))
-    # Of replicas that are alike another one comes first each time, or an idle fleet would pile
-    # everything onto its first.
     best, least = 0, np.inf
+    begin = request if takes_turns else 0
     for step in range(len(loads)):
-        replica = (request + step) % len(loads)
+        replica = (begin + step) % len(loads)
         cost = 0.0 if router == LEAST_LOADED else float(uncached[replica])
         if router != LONGEST:
             cost += (1.0 if router == LEAST_LOADED else load_weight) * loads[replica]

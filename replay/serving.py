@@ -29,7 +29,8 @@ class Times:
 class Outcome:
     """What an arm came to, by request. Without a clock there are no times, and nobody is refused.
 
-    `evicted_blocks`: of each replica. `loaded`: tokens that came back from each of the `tiers`
+    `evicted_blocks`: of each replica; `evicted_of`: of each request that had them computed, None
+    where that is not known. `loaded`: tokens that came back from each of the `tiers`
     below, a row a request; `stored_tokens`: written to each, over all replicas.
     """
 
@@ -38,6 +39,7 @@ class Outcome:
     replica: Small
     refused: Flags
     evicted_blocks: Numbers
+    evicted_of: Numbers | None = None
     times: Times | None = None
     tiers: tuple[str, ...] = ()
     loaded: Numbers = field(default_factory=lambda: np.zeros((0, 0), np.int64))
@@ -115,9 +117,9 @@ def serve_arm(arm: Arm, recorded: Recorded, setting: Setting) -> Outcome:
     served = serve_timed(prompts, setting.rule_of(arm, block), fleet, recorded.sessions)
     return Outcome(
         served.prompt_tokens, served.cached_tokens, served.replica, served.refused,
-        served.evicted_blocks, Times(served.ttft_seconds, served.prefill_seconds),
-        tuple(tier.name for tier in tiers), served.loaded_by_tier,
-        served.stored_by_tier * prompts.block_tokens,
+        served.evicted_blocks, served.evicted_of,
+        Times(served.ttft_seconds, served.prefill_seconds), tuple(tier.name for tier in tiers),
+        served.loaded_by_tier, served.stored_by_tier * prompts.block_tokens,
     )  # fmt: skip
 
 
@@ -131,6 +133,7 @@ def _untimed(arm: Arm, prompts: Prompts, recorded: Recorded, setting: Setting) -
     return Outcome(
         served.prompt_tokens, served.cached_tokens * arm.caches, served.replica,
         np.zeros(len(prompts), np.bool_), served.evicted_blocks * arm.caches,
+        None if served.evicted_of is None else served.evicted_of * arm.caches,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from replay.arms import MENDED, MERGED, PLAIN, Arm, NotAnArm
-from replay.clock import Clock, Tier
+from replay.clock import USUAL_HOST, Clock, Tier
 from replay.prompts import Prompts
 from replay.recorded import Recorded
 from replay.routers import Router
@@ -14,7 +14,6 @@ from replay.rules import CacheRule
 Cache = Literal["blocks", "radix"]
 ORDER_ALONE = "order of requests alone, every earlier request's blocks are there: an upper bound"
 _NO_LAYOUT = "layout is told of requests of a store, and of a log with the text of prompts"
-USUAL_HOST = Tier(name="host", capacity_blocks=0, tokens_per_second=200_000.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +73,9 @@ class Setting:
         words = []
         if used & {"sticky", "session", "bounded-load"}:
             words.append(f"sticky keys are the first {router.prefix_blocks} blocks of a prompt")
+        if used & {"least-loaded", "scored", "longest-prefix"}:
+            taken = "they take turns" if router.takes_turns else "the first one is taken"
+            words.append(f"where replicas are alike to a router, {taken}")
         if "bounded-load" in used:
             words.append(f"bounded-load passes replicas above {router.slack:g} × the mean load "
                          f"({load})")  # fmt: skip

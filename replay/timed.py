@@ -63,8 +63,9 @@ class Timed:
     """What became of each request: `refused` ones fit no replica, and are in no other figure.
 
     Times in seconds. `prefill_seconds`: that the replica was kept by it; of the cached tokens
-    `loaded_by_tier` came from tiers below: a row a request, a column a tier. Of each replica:
-    blocks lost by the device. `stored_by_tier`: blocks written to each tier, over all replicas.
+    `loaded_by_tier` came from tiers below: a row a request, a column a tier. `evicted_blocks`: of
+    each replica, lost by the device to make room; `evicted_of`: the same of each request that had
+    them computed or loaded. `stored_by_tier`: blocks written to each tier, over all replicas.
     """
 
     prompt_tokens: Numbers
@@ -75,6 +76,7 @@ class Timed:
     prefill_seconds: Seconds
     evicted_blocks: Numbers
     stored_by_tier: Numbers
+    evicted_of: Numbers
 
     @property
     def loaded_tokens(self) -> Numbers:
@@ -118,6 +120,7 @@ def serve_timed(
         ready=np.zeros(count, np.int64),
         stage=np.zeros(count, np.int32),
         waited=np.zeros(count, np.int64),
+        evicted=np.zeros(count, np.int64),
         held=np.empty(int(requests.held_begins[-1]), np.int32),
         changed=np.empty(capacity, np.int32),
     )
@@ -135,7 +138,7 @@ def serve_timed(
     return Timed(
         prompts.prompt_tokens, results.cached, results.loaded, results.replica,
         np.where(results.replica == NONE, np.nan, ttft), _seconds(results.prefill),
-        pools.counts[:, EVICTED].copy(), below.written(),
+        pools.counts[:, EVICTED].copy(), below.written(), results.evicted,
     )  # fmt: skip
 
 
@@ -148,10 +151,11 @@ def _seconds(microseconds: Numbers) -> Seconds:
 
 
 def _needed(prompts: Prompts, rule: CacheRule) -> Numbers:
-    """Blocks that each request holds while it runs, its answer included."""
+    """Blocks that each request holds while it runs, its answer included; one without any token is
+    served like the others."""
     whole = prompts.prompt_tokens + prompts.output_tokens
     needed: Numbers = np.maximum(-(-whole // prompts.block_tokens), prompts.stored_blocks(rule))
-    return needed
+    return np.maximum(needed, 1)
 
 
 def _requests(
@@ -199,6 +203,7 @@ def _rules(prompts: Prompts, fleet: Fleet) -> Rules:
         slack=float(router.slack),
         load_weight=float(router.load_weight),
         counts_requests=router.counts_requests,
+        takes_turns=router.takes_turns,
         prefill=1 / (clock.prefill_tokens_per_second * MICROSECOND),
         overhead=round(clock.prefill_overhead_seconds / MICROSECOND),
         batched=clock.batched_tokens or 0,

@@ -20,12 +20,13 @@ from replay.traffic import Names, Numbers, Small
 @dataclass(frozen=True)
 class Served:
     """What became of each request: tokens found, and where it went; and how many blocks each
-    replica lost."""
+    replica lost. `evicted_of`: the same of each request that had them computed; None: not told."""
 
     prompt_tokens: Numbers
     cached_tokens: Numbers
     replica: Small
     evicted_blocks: Numbers
+    evicted_of: Numbers | None = None
 
     @property
     def token_hit_ratio(self) -> float | None:
@@ -67,13 +68,15 @@ def serve(
     replica = np.empty(len(prompts), np.int32)
     cached = np.empty(len(prompts), np.int64)
     evicted = np.zeros(replicas, np.int64)
+    evicted_of = np.zeros(len(prompts), np.int64)
     _serve(
         prompts.blocks, prompts.starts, prompts.kept_blocks(rule.by_memory_alone()),
         prompts.ceiling_tokens(rule), prompts.prompt_tokens, prompts.block_tokens,
         ring.first(keys), ring.owners, router.draws(len(prompts)), router.number, router.slack,
-        router.load_weight, capacity, distinct, replica, cached, evicted,
+        router.load_weight, router.takes_turns, capacity, distinct, replica, cached, evicted,
+        evicted_of,
     )  # fmt: skip
-    return Served(prompts.prompt_tokens, cached, replica, evicted)
+    return Served(prompts.prompt_tokens, cached, replica, evicted, evicted_of)
 
 
 @compiled
@@ -90,11 +93,13 @@ def _serve(
     router: int,
     slack: float,
     load_weight: float,
+    takes_turns: bool,
     capacity: int,
     distinct: int,
     replica_of: Small,
     cached_tokens: Numbers,
     evicted: Numbers,
+    evicted_of: Numbers,
 ) -> None:
     replicas = len(evicted)
     # One look at a block's row tells which replicas hold it: their slots, -1 where they do not.
@@ -103,6 +108,7 @@ def _serve(
     behind = np.empty((replicas, capacity + 1), np.int32)
     ahead = np.empty((replicas, capacity + 1), np.int32)
     held = np.empty((replicas, capacity), np.int32)
+    owner = np.empty((replicas, capacity), np.int32)
     used = np.zeros(replicas, np.int64)
     behind[:, capacity] = capacity
     ahead[:, capacity] = capacity
@@ -118,7 +124,7 @@ def _serve(
                 uncached[replica] -= min(hits * block_tokens, ceiling_tokens[request])
         chosen = pick(
             router, request, firsts[request], owners, loads, uncached, slack, load_weight,
-            draws[request],
+            draws[request], takes_turns,
         )  # fmt: skip
         hits = _look_up(blocks, begin, most, slot, chosen)
         cached = min(hits * block_tokens, ceiling_tokens[request])
@@ -126,7 +132,7 @@ def _serve(
         loads[chosen] += prompt_tokens[request] - cached
         lost = _touch(
             blocks[begin : begin + kept], slot[:, chosen], behind[chosen], ahead[chosen],
-            held[chosen], used, chosen,
+            held[chosen], used, chosen, owner[chosen], request, evicted_of,
         )  # fmt: skip
         evicted[chosen] += lost
 
@@ -140,6 +146,9 @@ def _touch(
     held: Small,
     used: Numbers,
     replica: int,
+    owner: Small,
+    request: int,
+    evicted_of: Numbers,
 ) -> int:
     """Make the blocks of a prompt those used last, from its tail on; how many others were lost."""
     capacity, lost = len(held), 0
@@ -154,7 +163,10 @@ def _touch(
             at = ahead[capacity]
             slot[held[at]] = -1
             lost += 1
+            evicted_of[owner[at]] += 1
             unlink(behind, ahead, at)
+        if slot[chain[place]] < 0:
+            owner[at] = request
         slot[chain[place]] = at
         held[at] = chain[place]
         link_last(behind, ahead, at, capacity)

@@ -14,8 +14,8 @@ from replay.timed import Fleet, Timed, serve_timed
 
 FULL = RULES["full"].of_blocks(BLOCK_TOKENS)
 # The real router goes by the longest match, and by requests under way only where too little
-# matches: one of them weighs no more than a token.
-CACHE_FIRST = Router(name="round-robin", load_weight=1.0, counts_requests=True)
+# matches: one of them weighs no more than a token. Of replicas that are alike it takes the first.
+CACHE_FIRST = Router(name="round-robin", load_weight=1.0, counts_requests=True, takes_turns=False)
 # Whether replicas cache, and which of our routers stands for the real one.
 ARMS = {"off": (False, "round-robin"), "round-robin": (True, "round-robin"),
         "cache-aware": (True, "scored")}  # fmt: skip

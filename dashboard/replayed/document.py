@@ -157,6 +157,7 @@ def _group_columns(found: Experiment, by: str) -> list[Column[GroupRow]]:
         Column("requests", lambda row: whole(row.base.requests)),
         Column("prompt tokens", lambda row: whole(row.base.prompt_tokens)),
         Column("token hit ratio", lambda row: " → ".join(map(percent, row.token_hit_ratios))),
+        Column("evicted blocks", lambda row: " → ".join(map(whole, row.evicted_blocks))),
     ]
     if found.setting.clock is not None:
         columns += [

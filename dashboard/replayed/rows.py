@@ -109,6 +109,11 @@ class GroupRow:
         return self.base.token_hit_ratio, self.arm.token_hit_ratio if self.arm else None
 
     @property
+    def evicted_blocks(self) -> tuple[int | None, int | None]:
+        """In the base and in the arm."""
+        return self.base.evicted_blocks, self.arm.evicted_blocks if self.arm else None
+
+    @property
     def ttft_p90_seconds(self) -> tuple[float | None, float | None]:
         """In the base and in the arm."""
         of_arm = self.arm.ttft_seconds if self.arm else None

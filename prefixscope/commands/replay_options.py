@@ -23,6 +23,20 @@ class Cache(StrEnum):
     RADIX = "radix"
 
 
+class Load(StrEnum):
+    """What routers count as the load of a replica."""
+
+    TOKENS = "tokens"
+    REQUESTS = "requests"
+
+
+class Ties(StrEnum):
+    """Which of several replicas that are alike to a router gets a request."""
+
+    TURNS = "turns"
+    FIRST = "first"
+
+
 class GroupBy(StrEnum):
     """Whose requests the second table is of."""
 
@@ -183,6 +197,24 @@ LoadWeight = Annotated[
     typer.Option(
         min=0.0,
         help="Scored: a token of load counts as so many uncached.",
+        rich_help_panel=_ROUTERS,
+    ),
+]
+LoadIn = Annotated[
+    Load,
+    typer.Option(
+        "--load",
+        help="What the load of a replica is: tokens to be computed, or requests under way, by "
+        "which most gateways go.",
+        rich_help_panel=_ROUTERS,
+    ),
+]
+TiesBy = Annotated[
+    Ties,
+    typer.Option(
+        "--ties",
+        help="Of replicas that are alike they take turns, or the first one is taken, as "
+        "vllm-router does.",
         rich_help_panel=_ROUTERS,
     ),
 ]

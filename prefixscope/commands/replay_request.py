@@ -12,11 +12,8 @@ from exporter.errors import PrefixscopeError
 from prefixscope.commands import geometry_options, options, trace_options, traffic_options
 from prefixscope.commands import replay_options as given
 from prefixscope.tier_text import NotATier, tier_named
-from replay.calibration import (
-    USUAL_DECODE_SECONDS_PER_TOKEN,
-    USUAL_PREFILL_TOKENS_PER_SECOND,
-)
-from replay.clock import Clock, Tier
+from replay.calibration import USUAL_CLOCK
+from replay.clock import USUAL_HOST, Clock, Tier
 from replay.rules import RULES
 
 if TYPE_CHECKING:
@@ -34,6 +31,21 @@ _ABSURD_LOAD = 50.0
 # A busy hour in units a thousand times as long; a fleet may also be as idle as that.
 _IDLE_RATIO, _LONG_SECONDS = 1e-3, 2 * 86_400.0
 _REPLICAS = 4
+# Options that need a clock, by the name of what they set.
+_TIMED = {
+    "tier_texts": "--tier",
+    "lifetime": "--lifetime",
+    "clients": "--clients",
+    "speed": "--speed",
+    "prefill_speed": "--prefill-speed",
+    "prefill_overhead": "--prefill-overhead",
+    "batched_tokens": "--batched-tokens",
+    "decode_time": "--decode-time",
+    "most_running": "--most-running",
+    "summary_lag": "--summary-lag",
+    "load": "--load",
+    "gpus": "--gpus",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +78,8 @@ class Request:
     prefix_blocks: given.PrefixBlocks = 2
     slack: given.Slack = 1.25
     load_weight: given.LoadWeight = 1.0
+    load: given.LoadIn = given.Load.TOKENS
+    ties: given.TiesBy = given.Ties.TURNS
     gpus: given.Gpus = 1
     config: geometry_options.Config = None
     kv_dtype: geometry_options.KvDtype = None
@@ -101,6 +115,14 @@ class Request:
         )
 
     @property
+    def timed_options(self) -> list[str]:
+        """Options that were said and mean something with a clock alone."""
+        unsaid = {field.name: field.default for field in fields(self)}
+        return [
+            option for name, option in _TIMED.items() if getattr(self, name) != unsaid[name]
+        ]  # fmt: skip
+
+    @property
     def mends(self) -> bool:
         """Whether to look for what layout findings would change, which takes time: where an arm
         asks for it, and for the gain of a store's requests where no arms are named."""
@@ -113,10 +135,10 @@ class Request:
         trace_options.check_words(self.rule, self.unit)
         if self.capacity_blocks is not None and self.capacity_tokens is not None:
             raise typer.BadParameter("give --capacity-blocks or --capacity-tokens, not both")
-        timed = {"--tier": self.tiers, "--lifetime": self.lifetime, "--clients": self.clients}
-        needing = [name for name, value in timed.items() if value]
-        if self.untimed and needing:
-            raise typer.BadParameter(f"{needing[0]} needs the clock that --untimed leaves out")
+        if self.untimed and self.timed_options:
+            needing = ", ".join(self.timed_options)
+            raise typer.BadParameter(f"--untimed leaves out the clock, without which these say "
+                                     f"nothing: {needing}")  # fmt: skip
         if self.cache is given.Cache.RADIX and not self.untimed:
             raise typer.BadParameter("--cache radix is modelled by order alone: add --untimed")
         has_tiers = any(tier.capacity_blocks for tier in self.tiers)
@@ -170,7 +192,7 @@ def setting_of(request: Request, recorded: "Recorded", measured: "Calibration | 
         router=_router(request),
         clock=clock,
         tiers=tiers,
-        host=_host(request, measured, block),
+        host=_host(request, measured),
         lifetime_seconds=request.lifetime,
         warm_up_requests=int(request.warm_up * len(prompts)),
         token_bytes=_token_bytes(request, measured),
@@ -237,7 +259,9 @@ def _router(request: Request) -> "Router":
     from replay.routers import Router  # noqa: PLC0415
 
     return Router(name=PLAIN, prefix_blocks=request.prefix_blocks, slack=request.slack,
-                  load_weight=request.load_weight, seed=request.seed)  # fmt: skip
+                  load_weight=request.load_weight, seed=request.seed,
+                  counts_requests=request.load is given.Load.REQUESTS,
+                  takes_turns=request.ties is given.Ties.TURNS)  # fmt: skip
 
 
 def _capacity(request: Request, measured: "Calibration | None", block_tokens: int) -> int | None:
@@ -259,32 +283,26 @@ def _tiers(request: Request, measured: "Calibration | None", block_tokens: int) 
     return measured.known_tiers(block_tokens)
 
 
-def _host(request: Request, measured: "Calibration | None", block_tokens: int) -> Tier:
-    """What a host tier that an arm adds is like."""
-    from replay.setting import USUAL_HOST  # noqa: PLC0415 - compiled code
-
-    known = request.tiers or (measured.known_tiers(block_tokens) if measured else ())
-    return next((tier for tier in known if tier.name == USUAL_HOST.name), USUAL_HOST)
+def _host(request: Request, measured: "Calibration | None") -> Tier:
+    """What a host tier that an arm adds is like: as the one that is said, else as measured."""
+    said = (tier for tier in request.tiers if tier.name == USUAL_HOST.name)
+    return next(said, measured.added_host() if measured else USUAL_HOST)
 
 
 def _token_bytes(request: Request, measured: "Calibration | None") -> int | None:
-    if request.token_bytes is None and measured is not None and measured.token_bytes is not None:
-        return round(measured.token_bytes.value)
+    if request.token_bytes is None and measured is not None:
+        return measured.whole_token_bytes
     return request.token_bytes
 
 
 def _clock(request: Request, measured: "Calibration | None") -> Clock:
     """Times said are in milliseconds; a lag of -1 is of routers that guess."""
-    speed, overhead = USUAL_PREFILL_TOKENS_PER_SECOND, 0.0
-    decode = USUAL_DECODE_SECONDS_PER_TOKEN
-    if measured is not None:
-        speed = measured.prefill_tokens_per_second.value
-        overhead = measured.prefill_overhead_seconds.value
-        decode = measured.decode_seconds_per_token.value
-    return Clock(
-        prefill_tokens_per_second=request.prefill_speed or speed,
-        prefill_overhead_seconds=_seconds(request.prefill_overhead, overhead),
-        decode_seconds_per_token=_seconds(request.decode_time, decode),
+    known = measured.clock() if measured else USUAL_CLOCK
+    return replace(
+        known,
+        prefill_tokens_per_second=request.prefill_speed or known.prefill_tokens_per_second,
+        prefill_overhead_seconds=_seconds(request.prefill_overhead, known.prefill_overhead_seconds),
+        decode_seconds_per_token=_seconds(request.decode_time, known.decode_seconds_per_token),
         batched_tokens=request.batched_tokens,
         most_running=request.most_running,
         summary_lag_seconds=request.summary_lag if request.summary_lag >= 0 else None,

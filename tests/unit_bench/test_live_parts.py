@@ -244,7 +244,7 @@ def _timed(prompt: list[int], cached: list[int], ttft: list[float]) -> Timed:
     return Timed(
         np.array(prompt), np.array(cached), np.zeros((count, 0), np.int64),
         np.zeros(count, np.int32), np.array(ttft), np.array(ttft), np.zeros(2, np.int64),
-        np.zeros(0, np.int64),
+        np.zeros(0, np.int64), np.zeros(count, np.int64),
     )  # fmt: skip
 
 

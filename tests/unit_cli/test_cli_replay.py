@@ -125,8 +125,26 @@ def test_wrong_usage_is_told(cli: Cli, tmp_path: Path) -> None:
         ("--kv-dtype", "fp8"), ("--load-weight", "inf"),
     ):  # fmt: skip
         assert cli("replay", path, *wrong).status == 2, wrong
+    told = cli("replay", path, "--untimed", "--decode-time", "0", "--speed", "2", "--gpus", "1")
+    assert "say nothing: --speed, --decode-time" in flat(told.err)
     assert "known: off, random, round-robin" in flat(cli("replay", path, "--arms", "best").err)
     assert "Give the capacity of a replica" in flat(cli("replay", path, "--sweep", "memory").err)
+
+
+def test_what_routers_go_by_can_be_said(cli: Cli, tmp_path: Path) -> None:
+    """Every prompt comes to idle replicas: where the first of equals is taken, it gets them all."""
+    path = tmp_path / "apart.jsonl"
+    rows = [{"timestamp": 60_000 * n, "input_length": 512, "output_length": 1, "hash_ids": [n]}
+            for n in range(4)]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    wanted = ("replay", path, "--arms", "scored", "--replicas", "2", "--output", "json")
+    turns, first = (json.loads(cli(*wanted, *more).out)
+                    for more in ((), ("--ties", "first", "--load", "requests")))  # fmt: skip
+    assert turns["arms"][0]["imbalance_ratio"] == 1.0
+    assert first["arms"][0]["imbalance_ratio"] == 2.0
+    assert "where replicas are alike to a router, they take turns" in turns["assumptions"]
+    assert "where replicas are alike to a router, the first one is taken" in first["assumptions"]
+    assert any("(requests under way)" in words for words in first["assumptions"])
 
 
 def flat(text: str) -> str:

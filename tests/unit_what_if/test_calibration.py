@@ -1,9 +1,12 @@
 """What an experiment begins with: each figure as the store tells it, with where it is from."""
 
+from dataclasses import replace
+
 import pytest
 
 from queries import registry
 from replay.calibration import QUESTIONS, Calibration, Row, calibration
+from replay.clock import USUAL_HOST
 
 ENGINES: list[Row] = [
     {"replica": "a", "model": "m", "role": "unified", "up": True},
@@ -124,6 +127,10 @@ def test_tiers_at_work_have_a_size_and_a_speed() -> None:
     assert host.tokens_per_second == pytest.approx(2_000)
     assert (remote.name, remote.capacity_blocks, remote.is_shared) == ("remote", 2000, True)
     assert remote.tokens_per_second == pytest.approx(2_000)
+    assert found.added_host() == replace(USUAL_HOST, tokens_per_second=host.tokens_per_second)
+    unknown_room = replace(found.tiers[0], capacity_tokens=None)
+    assert replace(found, tiers=(unknown_room,)).added_host() == found.added_host()
+    assert replace(found, tiers=found.tiers[1:]).added_host() == USUAL_HOST
     assert found.tiers[0].words() == (
         "host tier: 4,000 tokens a replica, as its pages tell; loads 2,000 tokens/s, by counted "
         "load times, at least"

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay.arms import ROUTER_ARMS, Arm, NotAnArm, arm_named
-from replay.clock import Clock, Tier
+from replay.clock import USUAL_HOST, Clock, Tier
 from replay.experiment import experiment
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.routers import Router
 from replay.rules import RULES
 from replay.serving import Moved
-from replay.setting import USUAL_HOST, Setting
+from replay.setting import Setting
 from tests.unit_what_if.fleets import Requests, conversations, prompts_of
 
 
@@ -192,16 +192,35 @@ def test_beyond_twenty_groups_are_one() -> None:
     assert sum(each.requests for each in rows) == len(codes)
 
 
+@pytest.mark.parametrize("clock", [CLOCK, None])
+def test_evicted_blocks_are_told_by_whose_they_were(clock: Clock | None) -> None:
+    """Room for three blocks. B's two and A's again push out what was used first: A's two, then C's
+    one and B's last. The first request only warms the cache, and its blocks are lost too."""
+    prompts = prompts_of([(8, [0, 1]), (4, [4]), (8, [2, 3]), (8, [0, 1])], 4)
+    labels = Labels(np.array([0, 2, 1, 0]), ["a", "b", "c"])
+    wanted = replace(SETTING, arms=arms("off", "round-robin"), replicas=1, capacity_blocks=3,
+                     clock=clock, warm_up_requests=1)  # fmt: skip
+    found = experiment(Recorded(prompts=prompts, template=labels), wanted)
+    lost = {(each.arm, each.group): each.evicted_blocks for each in found.by["template"]}
+    assert {group: lost["round-robin", group] for group in "abc"} == {"a": 2, "b": 1, "c": 1}
+    assert [each.evicted_blocks for each in found.results] == [0, 4]
+    assert {lost["off", group] for group in "abc"} == {0}
+
+
 @settings(max_examples=20, deadline=None)
 @given(conversations(), st.data())
 def test_groups_add_up_to_their_arm(requests: Requests, data: st.DataObject) -> None:
     codes = data.draw(st.lists(st.integers(-1, 2), min_size=len(requests), max_size=len(requests)))
-    labels = Labels(np.array(codes), ["a", "b", "c"])
-    told = Recorded(prompts=prompts_of(requests, 4), template=labels)
-    found = experiment(told, replace(SETTING, capacity_blocks=12))
+    # And a group of its own with a prompt that has no token.
+    labels = Labels(np.array([*codes, 3]), ["a", "b", "c", "empty"])
+    told = Recorded(prompts=prompts_of([*requests, (0, [])], 4), template=labels)
+    setting = replace(SETTING, capacity_blocks=12)
+    found = experiment(told, setting if data.draw(st.booleans()) else replace(setting, clock=None))
     for result in found.results:
         rows = [each for each in found.by["template"] if each.arm == result.arm]
-        for name in ("requests", "prompt_tokens", "cached_tokens", "prefill_seconds"):
+        assert rows[-1].group == "empty"
+        names = ["requests", "prompt_tokens", "cached_tokens", "evicted_blocks"]
+        for name in names + ["prefill_seconds"] * (found.setting.clock is not None):
             assert sum(getattr(each, name) for each in rows) == pytest.approx(getattr(result, name))
 
 

@@ -86,6 +86,22 @@ def modelled(run: str) -> dict[str, Timed]:
     return {arm: serve_timed(prompts, FULL, fleet) for arm, fleet in fleets.items()}
 
 
+def test_told_how_a_router_counts_and_ties_the_model_goes_where_it_went() -> None:
+    """vllm-router goes by requests under way and takes the first of equals. Who is first answered
+    differs from the model's clock in time, so that not every later request goes where it went."""
+    run = RUNS[1]
+    real, off = (sorted(rows_of(f"{run}/{arm}"), key=lambda row: int(row["index"]))
+                 for arm in ("cache-aware", "off"))  # fmt: skip
+    router = Router(name="scored", counts_requests=True, takes_turns=False)
+    fleet = Fleet(replicas=2, capacity_blocks=USABLE_BLOCKS, clock=calibrated(off), router=router,
+                  clients=2)  # fmt: skip
+    found = serve_timed(prompts_of_rows(off), FULL, fleet)
+    replicas = [row["replica"] for row in real]
+    assert found.replica[:14].tolist() == replicas[:14]
+    assert np.bincount(found.replica).tolist() == np.bincount(replicas).tolist() == [24, 24]
+    assert found.cached_tokens.sum() == sum(cached_of(row) for row in real)
+
+
 @pytest.mark.parametrize("run", RUNS)
 def test_routed_and_timed_by_the_model_the_arms_come_out_as_they_ran(run: str) -> None:
     """Hit ratio within three points an arm, arms in their order by time to first token, and what

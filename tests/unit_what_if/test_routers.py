@@ -49,7 +49,7 @@ def test_no_replica_above_its_bound_gets_more(loads: list[int], key: int, slack:
     first = int(ring.first(mixed(np.array([key], np.uint64)))[0])
     taken = np.array(loads, np.int64)
     chosen = pick(
-        ROUTERS.index("bounded-load"), 0, first, ring.owners, taken, taken, slack, 1.0, 0
+        ROUTERS.index("bounded-load"), 0, first, ring.owners, taken, taken, slack, 1.0, 0, True
     )  # fmt: skip
     limit = slack * (sum(loads) / len(loads))
     assert loads[chosen] <= limit
@@ -64,7 +64,7 @@ def test_scored_weighs_what_is_not_cached_against_the_load() -> None:
     owners = Ring.of(2).owners
 
     def chosen(router: int, weight: float) -> int:
-        return pick(router, 0, 0, owners, loads, uncached, 1.25, weight, 0)
+        return pick(router, 0, 0, owners, loads, uncached, 1.25, weight, 0, True)
 
     assert (chosen(scored, 1.0), chosen(scored, 2.0)) == (0, 1)  # 600 < 1000; 1100 > 1000
     assert chosen(longest, 2.0) == 0
@@ -74,7 +74,7 @@ def test_scored_weighs_what_is_not_cached_against_the_load() -> None:
 def test_replicas_that_are_alike_take_turns(router: str) -> None:
     alike, owners = np.zeros(3, np.int64), Ring.of(3).owners
     chosen = [
-        pick(ROUTERS.index(router), request, 0, owners, alike, alike, 1.25, 1.0, 0)
+        pick(ROUTERS.index(router), request, 0, owners, alike, alike, 1.25, 1.0, 0, True)
         for request in range(4)
     ]
     assert chosen == [0, 1, 2, 0]

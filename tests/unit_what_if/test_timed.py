@@ -223,6 +223,41 @@ def test_a_router_hears_late_of_what_was_lost_too(moment: float, replica: int) -
     assert cached(served) == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("lag", "moment", "replica"),
+    [(0.0, 1.005, 0), (0.0, 1.006, 1), (0.5, 1.006, 0), (0.5, 1.505, 0), (0.5, 1.506, 1)],
+)
+def test_a_router_hears_late_of_what_expired_too(lag: float, moment: float, replica: int) -> None:
+    """A's block is there from 5 ms on and idle for a second. Until half a second later it is
+    believed to be there still; then replicas are alike, and it is the turn of 1."""
+    prompts = at([(5, [0]), (5, [0])], [0.0, moment])
+    clock = replace(CLOCK, summary_lag_seconds=lag)
+    wanted = fleet("longest-prefix", 2, 9, clock=clock, lifetime_seconds=1.0)
+    served = serve_timed(prompts, FULL, wanted)
+    assert served.replica.tolist() == [0, replica]
+    assert cached(served) == [0, 4 if moment == 1.005 else 0]
+    assert served.evicted_blocks.tolist() == [0, 0]  # none had to make room
+
+
+@settings(max_examples=40, deadline=None)
+@given(conversations(), st.sampled_from(["scored", "longest-prefix"]), st.integers(4, 24),
+       st.sampled_from([0.03, 0.1]))  # fmt: skip
+def test_who_hears_at_once_goes_where_one_that_sees_does(
+    requests: Requests, router: str, capacity: int, lifetime: float
+) -> None:
+    """Arrivals and what follows from them are 7 microseconds apart at least, and 3 are no time:
+    being told of what comes, is lost and expires is worth as much as looking."""
+    arrivals = [number * 0.010007 for number in range(len(requests))]
+    prompts = at(requests, arrivals, [2] * len(requests))
+    told, seeing = (
+        serve_timed(prompts, FULL, fleet(router, 3, capacity, lifetime_seconds=lifetime,
+                                         clock=replace(CLOCK, summary_lag_seconds=lag)))
+        for lag in (3e-6, 0.0)
+    )  # fmt: skip
+    assert told.replica.tolist() == seeing.replica.tolist()
+    assert cached(told) == cached(seeing)
+
+
 def test_what_a_request_holds_outlives_its_lifetime() -> None:
     """Idle blocks are kept for a second. A decodes until 2.008 s; B finds its prompt at 2 s, and
     C, 1.5 s after both are over, nothing."""
@@ -325,6 +360,25 @@ def test_an_idle_fleet_is_not_piled_onto_its_first_replica() -> None:
     for router in ("least-loaded", "scored", "longest-prefix"):
         served = serve_timed(prompts, FULL, fleet(router, 4))
         assert sorted(served.replica.tolist()) == [0, 1, 2, 3]
+
+
+def test_or_it_is_where_the_first_of_equals_is_taken() -> None:
+    """As it is left without load each time; by turns or by name it is another matter."""
+    prompts = at([(4, [block]) for block in range(4)], [0.0, 10.0, 20.0, 30.0])
+    for name in ROUTERS:
+        turns = fleet(name, 4)
+        first = replace(turns, router=Router(name=name, takes_turns=False))
+        served, by_turns = (serve_timed(prompts, FULL, each) for each in (first, turns))
+        if name in ("least-loaded", "scored", "longest-prefix"):
+            assert served.replica.tolist() == [0, 0, 0, 0]
+        else:
+            assert served.replica.tolist() == by_turns.replica.tolist()
+
+
+def test_a_prompt_without_tokens_is_served_at_once() -> None:
+    served = serve_timed(at([(0, []), (4, [0])], [0.0, 0.0]), FULL, fleet())
+    assert served.refused.tolist() == [False, False]
+    assert ttft(served) == [0.0, 0.004]
 
 
 def test_a_router_may_go_by_requests_under_way_until_their_last_token() -> None:
