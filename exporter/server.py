@@ -4,14 +4,12 @@ Work that touches the store runs in threads, each with a cursor of its own, and 
 a time; the event loop itself stays free to answer scrapes and probes.
 """
 
-import io
-import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from typing import BinaryIO, Literal, TypeVar
+from typing import TypeVar
 
 import anyio
 import duckdb
@@ -23,37 +21,38 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from exporter import (
-    body,
-    events_http,
-    history_http,
-    metrics_text,
-    now,
-    now_address,
-    otlp,
-    runbooks_http,
-    templates_http,
-    usage_http,
-)
+from exporter import metrics_text
 from exporter.access import Access
 from exporter.collector import Collector
-from exporter.errors import PrefixscopeError
+from exporter.endpoints import (
+    events,
+    history,
+    now,
+    now_address,
+    rows,
+    runbooks,
+    templates,
+    usage,
+)
+from exporter.endpoints.answers import (
+    STATUS_CODES,
+    QueryTimeout,
+    json_answer,
+    own_error,
+    person_error,
+)
 from exporter.server_settings import ServerSettings
-from exporter.sources.intake import IngestSummary, Intake
-from exporter.sources.packed import open_input
+from exporter.sources.intake import Intake
 from exporter.sources.prometheus.history import History
 from exporter.store.store import Store
 from queries import registry
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-DEFAULT_SOURCE = "http"
 # Our pages need no script and nothing from elsewhere, so a browser may refuse both.
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
     "X-Content-Type-Options": "nosniff",
 }
-# Files taken in side by side; the writer is one, so more would only take turns.
-FILES_AT_ONCE = 2
 
 Result = TypeVar("Result")
 
@@ -72,33 +71,10 @@ class Services:
     history: History | None = None
 
 
-class QueryTimeout(PrefixscopeError):
-    """A question took longer than the setting allows."""
-
-
-class TooManyBatches(PrefixscopeError):
-    """As many POSTs as the setting allows are being taken in."""
-
-
-# What a person's mistake is called in HTTP. Anything not here is ours: 500 and a traceback.
-STATUS_CODES: dict[type[Exception], int] = {
-    body.BodyTooLarge: 413,
-    body.UnknownEncoding: 415,
-    otlp.UnknownContentType: 415,
-    QueryTimeout: 503,
-    TooManyBatches: 429,
-    registry.UnknownQuestion: 404,
-    runbooks_http.UnknownRunbook: 404,
-    registry.BadParameter: 400,
-    PrefixscopeError: 400,
-}
-
-
 def build_app(services: Services, settings: ServerSettings, token: str | None = None) -> Starlette:
     """The application; `token` None = loopback without a token."""
     api = _Api(services, settings)
-    history = services.history
-    past = history_http.routes(history, settings.max_body_bytes) if history else []
+    past = services.history
     return Starlette(
         routes=[
             Route("/", api.landing),
@@ -106,18 +82,17 @@ def build_app(services: Services, settings: ServerSettings, token: str | None = 
             Route("/-/ready", api.ready),
             Route("/metrics", api.metrics),
             Route("/now", api.now),
-            Route("/v1/requests", api.post_requests, methods=["POST"]),
-            Route("/v1/traces", api.post_traces, methods=["POST"]),
             Route("/api/v1/queries", api.queries),
             Route("/api/v1/query/{name}", api.query),
-            *past,
-            *usage_http.routes(services.store, settings.max_body_bytes),
-            *events_http.routes(services.store),
-            *templates_http.routes(services.store),
-            *runbooks_http.routes(),
+            *rows.routes(services.intake, settings),
+            *(history.routes(past, settings.max_body_bytes) if past else []),
+            *usage.routes(services.store, settings.max_body_bytes),
+            *events.routes(services.store),
+            *templates.routes(services.store),
+            *runbooks.routes(),
         ],
         middleware=[Middleware(Access, token=token)],
-        exception_handlers={**dict.fromkeys(STATUS_CODES, _person_error), Exception: _own_error},
+        exception_handlers={**dict.fromkeys(STATUS_CODES, person_error), Exception: own_error},
     )
 
 
@@ -128,10 +103,6 @@ class _Api:
         self._services = services
         self._settings = settings
         self._query_slots = anyio.CapacityLimiter(settings.query_threads)
-        self._batch_slots = anyio.CapacityLimiter(settings.max_waiting_batches)
-        self._file_slots = anyio.CapacityLimiter(FILES_AT_ONCE)
-        self._waiting_batches = 0
-        self._span_sources = otlp.Sources()
         self._now = now.NowPage(self._ask_rows, services.version)
         self._page_slot = anyio.CapacityLimiter(1)
 
@@ -184,7 +155,7 @@ class _Api:
     async def queries(self, _request: Request) -> Response:
         """What can be asked, with parameters and columns."""
         questions = registry.questions().values()
-        return _json([asked.model_dump(exclude={"sql"}) for asked in questions])
+        return json_answer([asked.model_dump(exclude={"sql"}) for asked in questions])
 
     async def query(self, request: Request) -> Response:
         """The answer to one question as flat JSON rows, or as an Arrow stream."""
@@ -195,98 +166,9 @@ class _Api:
             table = self._ask(name, given)
             if arrow:
                 return Response(arrow_stream(table), media_type=ARROW_STREAM)
-            return _json(registry.rows(table))
+            return json_answer(registry.rows(table))
 
         return await self._in_query_slot(answer)
-
-    async def post_requests(self, request: Request) -> Response:
-        """Take request rows; answers after they are committed, with counts and reasons.
-
-        A body is a batch: held whole, within the size limit. With `input=file` it is a file as
-        it lies on disk: read as a stream, of any size, and known again when sent once more.
-        """
-        whole_file = request.query_params.get("input") == "file"
-        take = self._take_file if whole_file else self._take_batch
-        return _json(summary_json(await take(request)))
-
-    async def post_traces(self, request: Request) -> Response:
-        """Take the spans of model calls, as an OpenTelemetry exporter or collector sends them.
-
-        Errors are answered in the words and the encoding of that protocol.
-        """
-        kind = otlp.PROTOBUF
-        try:
-            kind = otlp.content_type(request.headers.get("content-type", ""))
-            given = request.query_params.get("source")
-            source = source_name(given) if given else None
-
-            def take(packed: bytes) -> bytes:
-                return otlp.accepted(kind, self._take_spans(packed, kind, source))
-
-            answer = await self._take_packed(request, take)
-        except PrefixscopeError as error:
-            code, headers = _status_of(error)
-            return Response(otlp.failed(kind, str(error)), code, headers, media_type=kind)
-        return Response(answer, media_type=kind)
-
-    def _take_spans(self, data: bytes, kind: str, source: str | None) -> Mapping[str, int]:
-        """Hand the rows of each service to the one path in; what was refused, by reason."""
-        return otlp.refused_spans([
-            self._services.intake.ingest(
-                lines, source=name, format="otlp", origin="http", name="the body"
-            )
-            for name, lines in otlp.batches(
-                otlp.read(data, kind), self._span_sources, source
-            ).items()
-        ])  # fmt: skip
-
-    async def _take_batch(self, request: Request) -> IngestSummary:
-        def take(data: bytes) -> IngestSummary:
-            return self._ingest(request, io.BytesIO(body.as_lines(data)), "http")
-
-        return await self._take_packed(request, take)
-
-    async def _take_packed(self, request: Request, take: Callable[[bytes], Result]) -> Result:
-        """Read and unpack a body within the limits and take it in a thread, if there is room."""
-        if self._waiting_batches >= self._settings.max_waiting_batches:
-            raise TooManyBatches("the writer is busy: send this again in a second")
-        self._waiting_batches += 1
-        try:
-            limit = self._settings.max_body_bytes
-            packed = await body.read_limited(request.stream(), limit)
-            encoding = request.headers.get("content-encoding", "")
-            return await run_sync(
-                lambda: take(body.unpack(packed, encoding, limit)), limiter=self._batch_slots
-            )
-        finally:
-            self._waiting_batches -= 1
-
-    async def _take_file(self, request: Request) -> IngestSummary:
-        """A file waits in its sender's hands until it is its turn, so it needs no 429."""
-        chunks = request.stream()
-
-        def ingest() -> IngestSummary:
-            return self._ingest(request, open_input(body.buffered(chunks)), "file")
-
-        try:
-            return await run_sync(ingest, limiter=self._file_slots)
-        except PrefixscopeError:
-            # The sender reads the answer only when it has sent everything.
-            async for _ in chunks:
-                pass
-            raise
-
-    def _ingest(
-        self, request: Request, lines: BinaryIO, origin: Literal["file", "http"]
-    ) -> IngestSummary:
-        """Hand lines to the one path in, under the names the request gives."""
-        return self._services.intake.ingest(
-            lines,
-            source=source_name(request.query_params.get("source") or DEFAULT_SOURCE),
-            format=request.query_params.get("format") or "auto",
-            origin=origin,
-            name="the body",
-        )
 
     async def _in_query_slot(self, work: Callable[[], Result]) -> Result:
         """Run in a thread, no more than `query_threads` at once."""
@@ -322,51 +204,9 @@ LINKS = (
 )
 
 
-def source_name(text: str) -> str:
-    """A stream's name: short and printable, since it becomes a label and a column."""
-    if not otlp.is_source(text):
-        raise PrefixscopeError("source is a name of at most 100 printable characters")
-    return text
-
-
-def summary_json(summary: IngestSummary) -> dict[str, object]:
-    """Counts and reasons, with the ratios that follow from them; no traffic is null."""
-    return {
-        **asdict(summary),
-        "rejected": summary.rejected,
-        "coverage_ratio": summary.coverage_ratio,
-        "token_hit_ratio": summary.token_hit_ratio,
-    }
-
-
 def arrow_stream(table: pa.Table) -> bytes:
     """A table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
-
-
-def _json(value: object, status_code: int = 200) -> Response:
-    """Strict JSON: a NaN that slipped through is an error, never output."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return Response(text, status_code, media_type="application/json")
-
-
-def _status_of(error: Exception) -> tuple[int, dict[str, str]]:
-    """The status of an error, and for a shipper that should wait how long."""
-    code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 400)
-    return code, {"Retry-After": "1"} if code in (429, 503) else {}
-
-
-async def _person_error(_request: Request, error: Exception) -> Response:
-    """Say what is wrong."""
-    code, headers = _status_of(error)
-    response = _json({"error": str(error)}, code)
-    response.headers.update(headers)
-    return response
-
-
-async def _own_error(_request: Request, _error: Exception) -> Response:
-    """Our fault: the traceback goes to the log, not to the reader."""
-    return _json({"error": "internal error; the exporter's log has the details"}, 500)

@@ -5,7 +5,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from zstandard import ZstdCompressor
 
-from exporter.history_http import PAGES_PATH, PLAN_PATH, PlanAsked
+from exporter.endpoints.history import PAGES_PATH, PLAN_PATH, PlanAsked
 from exporter.sources.discovery import TargetSettings
 from exporter.sources.prometheus.backfill import HistorySide
 from exporter.sources.prometheus.history import History, Piece, Plan, Taken

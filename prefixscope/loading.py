@@ -14,8 +14,8 @@ from typing import BinaryIO, cast
 
 from typing_extensions import Buffer
 
+from exporter.endpoints.events import EVENTS_PATH
 from exporter.errors import PrefixscopeError
-from exporter.events_http import EVENTS_PATH
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
 from exporter.sources.events.recorded import EventsSummary, ingest_events
 from exporter.sources.events.recorded_lines import is_recorded

@@ -10,12 +10,12 @@ from pathlib import Path
 from pydantic import ValidationError
 from zstandard import ZstdCompressor
 
+from exporter.endpoints.usage import USAGE_PATH, UsageTaken
 from exporter.sources.packed import open_input
 from exporter.sources.usage_reports.fetch import fetch_report
 from exporter.sources.usage_reports.report import TABLES, Gathered, UsageReport, read_saved
 from exporter.sources.usage_reports.table import Grain, ReportProblem
 from exporter.store.provider_usage import replace_usage
-from exporter.usage_http import USAGE_PATH, UsageTaken
 from prefixscope.client import Exporter, ExporterProblem, OpenStore
 
 STDIN = "-"

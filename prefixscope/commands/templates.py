@@ -6,8 +6,8 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
+from exporter.endpoints.templates import TEMPLATES_PATH, Renamed
 from exporter.templates_found.keep import give_name
-from exporter.templates_http import TEMPLATES_PATH, Renamed
 from prefixscope import output
 from prefixscope.client import Exporter, ExporterProblem, OpenStore, WrongQuestion, connect
 from prefixscope.commands import options

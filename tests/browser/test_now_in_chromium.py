@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from exporter.now import render
+from exporter.endpoints.now import render
 from exporter.server import PAGE_HEADERS
 from queries.on_call.screen import Looking, look
 from tests.browser import chromium

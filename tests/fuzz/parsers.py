@@ -21,9 +21,9 @@ import zstandard
 
 from exporter.blocks.order import StreamName
 from exporter.blocks.tracker import Tracker
-from exporter.body import as_lines, unpack
+from exporter.endpoints.body import as_lines, unpack
+from exporter.endpoints.otlp import JSON, PROTOBUF, Sources, batches, read
 from exporter.errors import PrefixscopeError
-from exporter.otlp import JSON, PROTOBUF, Sources, batches, read
 from exporter.price_tables import PriceFile
 from exporter.records import EngineSample
 from exporter.sources.discovery import (

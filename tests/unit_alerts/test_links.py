@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
-from exporter import runbooks_http
 from exporter.collector import Collector, Inputs
+from exporter.endpoints import runbooks as runbooks_http
 from exporter.server import Services, build_app
 from exporter.server_settings import ServerSettings
 from exporter.sources.intake import Intake
@@ -18,7 +18,7 @@ from exporter.store.store import Store
 from prefixscope.serve import running
 from prefixscope.settings import Settings, StoreSection
 from tests.running import get
-from tests.unit_alerts.rule_files import RUNBOOKS, alerts
+from tests.unit_alerts.rule_files import ROOT, RUNBOOKS, alerts
 
 NOTHING = Snapshot({}, {}, {}, {}, 0, {}, None)
 INPUTS = Inputs(lambda: NOTHING, dict, list, Path("none"), "0")
@@ -58,7 +58,7 @@ def test_what_is_written_is_shown_and_never_markup(
 
 
 def test_a_wheel_carries_them_in_the_package() -> None:
-    assert runbooks_http.FOLDERS[0] == Path(runbooks_http.__file__).parent / "runbooks"
+    assert runbooks_http.FOLDERS[0] == ROOT / "exporter" / "runbooks"
     assert runbooks_http.FOLDERS[1] == RUNBOOKS
 
 

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from exporter.now import NowPage, wrong_page
-from exporter.now_address import WrongAddress, address, looking
+from exporter.endpoints.now import NowPage, wrong_page
+from exporter.endpoints.now_address import WrongAddress, address, looking
 from queries.on_call.screen import Looking
 from queries.on_call.words import Rows
 

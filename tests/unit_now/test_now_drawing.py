@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.now_chart import drawn
+from exporter.endpoints.now_chart import drawn
 from queries.on_call.chart import Chart, Mark, chart
 from queries.on_call.expected import Expected
 

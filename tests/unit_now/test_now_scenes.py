@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from rich.console import Console
 
-from exporter import now
+from exporter.endpoints import now
 from prefixscope import now_terminal
 from queries.on_call.onset import Onset
 from queries.on_call.screen import Looking, Screen, look

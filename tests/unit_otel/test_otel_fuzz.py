@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.body import UnreadableBody
-from exporter.otlp import JSON, PROTOBUF, Sources, batches, read
+from exporter.endpoints.body import UnreadableBody
+from exporter.endpoints.otlp import JSON, PROTOBUF, Sources, batches, read
 from exporter.sources.formats.otel import rows_in
 from exporter.sources.formats.otel_attributes import CACHED_TOKENS, PROMPT_TOKENS
 from exporter.store.store import Store

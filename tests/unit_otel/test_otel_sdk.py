@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from exporter import otlp
+from exporter.endpoints import otlp
 from exporter.sources.intake import IngestSummary
 from tests.log_path import rejects
 from tests.log_path import requests as stored

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from exporter import otlp
+from exporter.endpoints import otlp
 from exporter.sources.intake import IngestSummary
 from tests.log_path import rejects
 from tests.log_path import requests as stored

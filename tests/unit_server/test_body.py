@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from anyio.to_thread import run_sync
 
-from exporter import body
+from exporter.endpoints import body
 from exporter.sources.zstd_reader import open_zstd
 
 MIB = 2**20

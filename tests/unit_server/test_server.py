@@ -25,8 +25,8 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_classic
 from starlette.routing import Route
 
-from exporter import history_http
 from exporter.collector import Collector, Inputs
+from exporter.endpoints import history as history_http
 from exporter.engine_totals import EngineTotals
 from exporter.server import ARROW_STREAM, Services, build_app
 from exporter.server_settings import ServerSettings

@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from exporter import templates_http
+from exporter.endpoints import templates as templates_http
 from exporter.errors import PrefixscopeError
 from exporter.sources.intake import Intake
 from exporter.store.store import KEY_NAME, Store

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from exporter import body, otlp
+from exporter.endpoints import body, otlp
 from exporter.errors import PrefixscopeError
 from exporter.sources.events.recorded import EventsSummary, ingest_events
 from exporter.sources.packed import open_input

@@ -1,6 +1,6 @@
 """The runbooks over HTTP, so that the link in an alert opens on a telephone at night.
 
-They are written once, in docs/runbooks; a wheel carries them inside this package.
+They are written once, in docs/runbooks; a wheel carries them inside the package `exporter`.
 """
 
 import re
@@ -14,8 +14,8 @@ from starlette.routing import Route
 from exporter.errors import PrefixscopeError
 
 FOLDERS = (
-    Path(__file__).with_name("runbooks"),
-    Path(__file__).parents[1] / "docs" / "runbooks",
+    Path(__file__).parents[1] / "runbooks",
+    Path(__file__).parents[2] / "docs" / "runbooks",
 )
 # The page needs no script and nothing from elsewhere, so a browser may refuse both.
 HEADERS = {

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Mapping
 
-from exporter.body import UnreadableBody
+from exporter.endpoints.body import UnreadableBody
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import otel_json, otel_spans
 from exporter.sources.formats.otel_spans import Span

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from exporter import body
+from exporter.endpoints import body
 from exporter.errors import PrefixscopeError
 from exporter.sources.prometheus.history import History, Moment, Piece
 from exporter.sources.prometheus.names import AskedTarget

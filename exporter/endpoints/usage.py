@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from exporter import body
+from exporter.endpoints import body
 from exporter.errors import PrefixscopeError
 from exporter.sources.usage_reports.report import UsageReport
 from exporter.store.provider_usage import replace_usage

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 import jinja2
 
-from exporter.now_address import address, looking
-from exporter.now_chart import drawn
+from exporter.endpoints.now_address import address, looking
+from exporter.endpoints.now_chart import drawn
 from queries.on_call import words
 from queries.on_call.asking import Ask
 from queries.on_call.screen import Screen, look

@@ -1,0 +1,1 @@
+"""What the server answers beside its metrics and questions, one module for each address."""
