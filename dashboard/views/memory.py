@@ -1,17 +1,18 @@
 """Memory: what fills it, what leaves it, whether offload pays, and what it holds."""
 
-from dashboard import contents_tab, evictions_tab, offload_tab, page, split_tab
+from dashboard import page
 from dashboard.answers import Answers
 from dashboard.controls import choose
+from dashboard.memory import contents, evictions, offload, split
 
 TABS = {
     "split": "Split", "evictions": "Evictions", "offload": "Offload", "contents": "Contents",
 }  # fmt: skip
 BODIES = {
-    "split": split_tab.body,
-    "evictions": evictions_tab.body,
-    "offload": offload_tab.body,
-    "contents": contents_tab.body,
+    "split": split.body,
+    "evictions": evictions.body,
+    "offload": offload.body,
+    "contents": contents.body,
 }
 
 

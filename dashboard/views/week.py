@@ -2,12 +2,13 @@
 
 import streamlit as st
 
-from dashboard import page, week_data, week_more, week_page_one
+from dashboard import page
 from dashboard.answers import REFRESH_SECONDS
 from dashboard.client import DashboardError
 from dashboard.controls import restore_address
 from dashboard.report import Week
-from dashboard.week_picker import DEFAULT_ZONE, picked
+from dashboard.week import data, more, page_one
+from dashboard.week.picker import DEFAULT_ZONE, picked
 
 EVERY_SECONDS = 4 * REFRESH_SECONDS
 
@@ -18,18 +19,18 @@ def _body(week: Week | None) -> None:
         if week is None:
             _no_week()
             return
-        week_page_one.headline(week, week_data.lead(week))
+        page_one.headline(week, data.lead(week))
         with st.spinner("The rest of the report takes some forty questions …"):
-            report = week_data.report(week)
-        week_page_one.show(report)
-        week_more.show(report)
+            report = data.report(week)
+        page_one.show(report)
+        more.show(report)
     except DashboardError as error:
         page.failed(error, EVERY_SECONDS)
 
 
 def _no_week() -> None:
-    state = week_data.state()
-    if week_data.weeks(state, DEFAULT_ZONE):
+    state = data.state()
+    if data.weeks(state, DEFAULT_ZONE):
         st.rerun()  # there is something by now: the picker must follow
     if not page.nothing_yet(state):
         st.info("No request row and no engine sample yet: there is no week to report.")

@@ -1,17 +1,18 @@
 """Why: the cause of every missed token, what in prompts breaks reuse, scopes and routing."""
 
-from dashboard import causes_tab, page, prompts_tab, routing_tab, scopes_tab
+from dashboard import page
 from dashboard.answers import Answers
 from dashboard.controls import choose
+from dashboard.why import causes, prompts, routing, scopes
 
 TABS = {
     "causes": "Causes", "prompts": "Prompts", "scopes": "Scopes", "routing": "Routing",
 }  # fmt: skip
 BODIES = {
-    "causes": causes_tab.body,
-    "prompts": prompts_tab.body,
-    "scopes": scopes_tab.body,
-    "routing": routing_tab.body,
+    "causes": causes.body,
+    "prompts": prompts.body,
+    "scopes": scopes.body,
+    "routing": routing.body,
 }
 
 

@@ -16,12 +16,13 @@ from dashboard.figures.offload import (
     speed_words,
 )
 from dashboard.figures.rows import Rows
-from dashboard.offload_missing import ADVICE, advice
+from dashboard.memory.offload_missing import ADVICE, advice
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, ago, words
 from tests.unit_offload.simulation import Replica, Row, Traffic, counters, simulate
 
 PAGE = """
-from dashboard import offload_tab, page
+from dashboard import page
+from dashboard.memory import offload as offload_tab
 
 page.show("memory", offload_tab.body)
 """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.events_missing import FLAGS
+from dashboard.memory.events_missing import FLAGS
 from prefixscope.settings import Settings
 from prefixscope.settings_file import load
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, ago, tile, words

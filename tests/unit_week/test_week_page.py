@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import answers, week_data
+from dashboard import answers
 from dashboard.client import QuestionRefused
 from dashboard.figures.safe import code_span
 from dashboard.report import Week, WeekReport, build
 from dashboard.report.missed_values import CauseShare, TemplateMissed
 from dashboard.report.week import Change
-from dashboard.week_page_one import who_address
+from dashboard.week import data as week_data
+from dashboard.week.page_one import who_address
 from tests import empty_store
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, tile, words
 

@@ -11,7 +11,7 @@ from dashboard.report import WeekReport
 from dashboard.report.missed_shown import beneath, crossed_words, layout_words
 from dashboard.report.missed_values import WhyMissed
 from dashboard.tables import Column
-from dashboard.week_page_one import missing
+from dashboard.week.page_one import missing
 
 CAUSES = (
     Column("cause", "cause", "text", "missed_change"),

@@ -5,11 +5,11 @@ from datetime import timedelta
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import week_data
 from dashboard.answers import version_time
 from dashboard.controls import store_state
 from dashboard.report import Week
 from dashboard.report.weeks import zone_of
+from dashboard.week import data
 
 DEFAULT_ZONE = "UTC"
 
@@ -18,10 +18,10 @@ def picked() -> Week | None:
     """The week of the address, else the newest one that is over; None for an empty store."""
     zone_box, week_box, _ = st.columns([1, 1.6, 2.4], vertical_alignment="bottom")
     zone = _zone(zone_box)
-    choices = week_data.weeks(store_state(), zone)
+    choices = data.weeks(store_state(), zone)
     if not choices:
         return None
-    usual = week_data.usual(choices)
+    usual = data.usual(choices)
     week = _parsed(st.query_params.get("week", ""), zone) or usual
     if week not in choices:
         choices = sorted([*choices, week], reverse=True)

@@ -3,10 +3,10 @@
 import streamlit as st
 
 from dashboard.answers import Answers
-from dashboard.events_missing import SETTING, flags, silent
 from dashboard.figures.numbers import whole
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.figures.safe import code_span
+from dashboard.memory.events_missing import SETTING, flags, silent
 
 MOST_NAMES = 5
 

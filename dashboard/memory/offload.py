@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import offload_columns, offload_missing, page, tables
+from dashboard import page, tables
 from dashboard.answers import Answers
 from dashboard.figures.offload import (
     first_token_differences,
@@ -13,6 +13,7 @@ from dashboard.figures.offload import (
 )
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.figures.safe import code_span
+from dashboard.memory import offload_columns, offload_missing
 from dashboard.words import point_name, purpose
 
 _BOX = {"pays": st.success, "does not pay": st.warning}

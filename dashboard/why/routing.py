@@ -5,7 +5,7 @@ import streamlit as st
 from dashboard import page, tables
 from dashboard.answers import Answers
 from dashboard.figures.rows import number
-from dashboard.why_columns import ROUTING
+from dashboard.why.columns import ROUTING
 from dashboard.words import purpose
 
 

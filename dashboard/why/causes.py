@@ -8,7 +8,7 @@ from dashboard.controls import choose
 from dashboard.figures import causes
 from dashboard.figures.rows import Row, number
 from dashboard.missed_words import caution, sentence
-from dashboard.why_columns import MISSED, waterfall_columns
+from dashboard.why.columns import MISSED, waterfall_columns
 from dashboard.words import purpose
 
 DIMENSIONS = ("template", "route", "tenant", "model", "replica")

@@ -6,7 +6,7 @@ from dashboard import page, tables
 from dashboard.answers import Answers
 from dashboard.figures.numbers import whole
 from dashboard.figures.rows import Rows, number
-from dashboard.why_columns import CROSSED, ISOLATED, PUBLIC
+from dashboard.why.columns import CROSSED, ISOLATED, PUBLIC
 from dashboard.words import purpose
 
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import columns, events_note, page, tables, tiles
+from dashboard import columns, page, tables, tiles
 from dashboard.answers import Answers
 from dashboard.figures.memory import (
     MOST_REPLICAS,
@@ -14,6 +14,7 @@ from dashboard.figures.memory import (
 from dashboard.figures.numbers import gib
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.headline import headline, ratio_over_time
+from dashboard.memory import events_note
 from dashboard.sources import came_from
 from dashboard.words import NEXT_STEP_ENGINES, hover, purpose
 

@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from dashboard import columns, events_note, page, tables
+from dashboard import columns, page, tables
 from dashboard.answers import Answers
 from dashboard.figures.evictions import COUNTERS, EVENTS, age_bars, basis_of, turnover
 from dashboard.figures.numbers import duration, percent, whole
 from dashboard.figures.rows import Row, Rows, number
+from dashboard.memory import events_note
 from dashboard.tiles import tile
 from dashboard.words import hover, purpose
 

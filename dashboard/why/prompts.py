@@ -8,7 +8,7 @@ from dashboard.controls import choose
 from dashboard.figures.causes import shared_ranges
 from dashboard.figures.rows import Row, Rows, moment
 from dashboard.figures.safe import code_span, plain
-from dashboard.why_columns import FOUND, LAYOUT
+from dashboard.why.columns import FOUND, LAYOUT
 from dashboard.words import purpose
 
 _MOST_CHOICES = 50

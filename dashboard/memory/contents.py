@@ -2,13 +2,14 @@
 
 import streamlit as st
 
-from dashboard import columns, events_note, page, tables
+from dashboard import columns, page, tables
 from dashboard.answers import Answers
 from dashboard.controls import choose
 from dashboard.figures.contents import MOST_REPLICAS, held_by, overlap
 from dashboard.figures.numbers import gib, whole
 from dashboard.figures.rows import Row, Rows, moment, number
 from dashboard.figures.safe import code_span
+from dashboard.memory import events_note
 from dashboard.tiles import tile
 from dashboard.words import hover, purpose
 

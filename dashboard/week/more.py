@@ -6,12 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import tables, week_missed
+from dashboard import tables
 from dashboard.figures.rows import Row
 from dashboard.report import WeekReport, words
 from dashboard.report.weeks import Week
 from dashboard.tables import Column
-from dashboard.week_columns import (
+from dashboard.week import missed
+from dashboard.week.columns import (
     ENGINE_TTFT,
     EVICTIONS,
     INCIDENTS,
@@ -25,7 +26,7 @@ from dashboard.week_columns import (
     TTFT_CLASSES,
     segments,
 )
-from dashboard.week_page_one import missing
+from dashboard.week.page_one import missing
 
 
 def show(report: WeekReport) -> None:
@@ -119,7 +120,7 @@ def _table(
 _SECTIONS: dict[str, Callable[[WeekReport], None]] = {
     "What happened": _happened,
     "Who": _who,
-    "Why tokens missed": week_missed.show,
+    "Why tokens missed": missed.show,
     "Latency": _latency,
     "Memory and offload": _memory,
     "Prices": _prices,

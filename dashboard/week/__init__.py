@@ -1,0 +1,1 @@
+"""The page Week: the weekly report on the screen, part by part."""

@@ -1,0 +1,1 @@
+"""The tabs of the page Why, and the columns of their tables."""
