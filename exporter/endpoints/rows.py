@@ -23,6 +23,7 @@ from exporter.sources.intake import IngestSummary, Intake
 from exporter.sources.packed import open_input
 
 DEFAULT_SOURCE = "http"
+_PARAMETERS = ("source", "format", "input")
 # Files taken in side by side; the writer is one, so more would only take turns.
 FILES_AT_ONCE = 2
 
@@ -54,6 +55,12 @@ class _Taking:
         A body is a batch: held whole, within the size limit. With `input=file` it is a file as
         it lies on disk: read as a stream, of any size, and known again when sent once more.
         """
+        # A misspelt source would send rows into another stream without a word.
+        if unknown := set(request.query_params) - set(_PARAMETERS):
+            raise PrefixscopeError(
+                f"unknown parameter {', '.join(sorted(unknown))[:100]}: "
+                f"known are {', '.join(_PARAMETERS)}"
+            )
         whole_file = request.query_params.get("input") == "file"
         take = self._take_file if whole_file else self._take_batch
         return json_answer(summary_json(await take(request)))

@@ -44,7 +44,8 @@ def test_unknown_rows_are_an_error_that_names_their_keys_and_the_known_formats()
     names = ", ".join(log_format.name for log_format in FORMATS)
     assert str(caught.value) == (
         "app.log: not a request log prefixscope knows. Its rows have the keys: level, msg. "
-        f"Known formats: {names}; choose one with --format"
+        f"Known formats: {names}; choose one: --format, format: in the settings, ?format= in the "
+        "address"
     )
 
 

@@ -230,6 +230,13 @@ def test_an_unknown_format_names_the_known_ones(house: House) -> None:
     assert "auto" in answer.json()["error"]
 
 
+def test_a_misspelt_parameter_is_refused_and_no_row_lands_elsewhere(house: House) -> None:
+    answer = house.post(lines(row("a")), query="sorce=gateway")
+    assert answer.status_code == 400
+    assert answer.json() == {"error": "unknown parameter sorce: known are source, format, input"}
+    assert house.store.cursor().execute("SELECT count(*) FROM requests").fetchall() == [(0,)]
+
+
 @pytest.mark.parametrize("source", ["x" * 101, "a\nb"])
 def test_a_source_is_a_short_printable_name(house: House, source: str) -> None:
     answer = house.post(lines(row("a")), query=urlencode({"source": source}))

@@ -41,7 +41,8 @@ def detect(sample: bytes, name: str) -> Decision:
         known_names = ", ".join(known.name for known in FORMATS)
         raise PrefixscopeError(
             f"{name}: not a request log prefixscope knows. Its rows have the keys: {keys}. "
-            f"Known formats: {known_names}; choose one with --format"
+            f"Known formats: {known_names}; choose one: --format, "
+            "format: in the settings, ?format= in the address"
         )
     found = " and ".join(_first_present(group, rows) for group in best.signature)
     return Decision(best, f"{fits[best.name]} of {len(rows)} sampled rows have {found}")
