@@ -5,7 +5,7 @@ Only what comes always is mended, by what `gain_tokens` of a finding assumes: no
 hashes, so that what a replay of these prompts wins is what a fix would win at best.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,8 @@ from replay.layout_chains.words import mended_words
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.recorded_rows import turns_of
-from replay.traffic import Chains, Numbers, Small, starts_of
+from replay.rules import RULES
+from replay.traffic import Chains, Numbers, Small, ranges, starts_of
 
 # Findings are of so many requests and hashes of a template, whole sessions, as the exporter's are.
 MOST_REQUESTS, MOST_HASHES = 300, 1_000_000
@@ -32,6 +33,7 @@ MOST_TEMPLATES = 40
 # Of requests without a template, groups of fewer are not looked at.
 MIN_GROUP_REQUESTS = 5
 NOTHING_FOUND = "no layout finding that comes always: there is nothing to mend"
+NOTHING_WON = "what layout findings would change wins nothing in these requests: left as it is"
 _WITHOUT_CONTENTS = "what blocks hold is not known, so that few layout findings can be told"
 
 
@@ -40,6 +42,17 @@ class Mended:
     """`prompts` None: nothing was mended, and `words` says why; else they say what was."""
 
     prompts: Prompts | None
+    words: list[str]
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One template mended: its requests, their contents from then on, the next turns that send
+    their answers again (NONE where none does), and what was done."""
+
+    rows: Numbers
+    contents: list[Small]
+    next_turns: Numbers
     words: list[str]
 
 
@@ -54,11 +67,31 @@ def mended(
 
     `told`: the same requests in the same order with what layout is told from; `space`: a number
     from 0 for each, blocks being shared within one only; `turns`: whose answer the next one sends
-    again (`replay.answers`), None where that is not known of any.
+    again (`replay.answers`), None where that is not known of any. What findings promise can cost
+    more elsewhere, as where a value that changes comes again: a template that finds no more for it
+    is left as it is.
     """
-    contents, words = list(told.contents), list[str]()
-    answered = np.full(len(told), NONE, np.int64) if turns is None else turns.copy()
-    first_free = 1 + max((int(own.max(initial=0)) for own in contents), default=0)
+    before, changes = _found_tokens(prompts), _changes(told, template)
+    nothing = NOTHING_WON if changes else NOTHING_FOUND
+    while changes:
+        better = _changed(prompts, told, changes, space, turns)
+        won = _found_tokens(better) - before
+        by_change = [int(won[change.rows].sum()) for change in changes]
+        least = max(min(by_change), 0)
+        if least and won.sum() > 0:
+            return Mended(better, [words for change in changes for words in change.words])
+        # Those that win nothing, or where they cost other templates more the one that wins least.
+        changes = [
+            change for change, tokens in zip(changes, by_change, strict=True) if tokens > least
+        ]
+    unknown = "" if told.contents_known else f"; {_WITHOUT_CONTENTS}"
+    return Mended(None, [f"{nothing}{unknown}"])
+
+
+def _changes(told: Layout, template: Labels | None) -> list[_Change]:
+    """What could be mended, by template."""
+    changes = []
+    first_free = 1 + max((int(own.max(initial=0)) for own in told.contents), default=0)
     for name, rows in _templates(told, template):
         own = told.taken(rows)
         sample = _sample(own)
@@ -66,15 +99,41 @@ def mended(
         if found:
             done = mended_template(own, sample, found, first_free)
             first_free = max(first_free, *(1 + int(each.max(initial=0)) for each in done.contents))
-            words += [mended_words(each.finding, name) for each in found]
-            going_on = np.flatnonzero(done.next_turns >= 0)
-            answered[rows[going_on]] = rows[done.next_turns[going_on]]
-            for row, blocks in zip(rows.tolist(), done.contents, strict=True):
-                contents[row] = blocks
-    if words:
-        return Mended(with_answers(_renamed(prompts, contents, space), answered), words)
-    unknown = "" if told.contents_known else f"; {_WITHOUT_CONTENTS}"
-    return Mended(None, [f"{NOTHING_FOUND}{unknown}"])
+            turns = np.where(done.next_turns >= 0, rows[done.next_turns], NONE)
+            words = [mended_words(each.finding, name) for each in found]
+            changes.append(_Change(rows, done.contents, turns, words))
+    return changes
+
+
+def _changed(
+    prompts: Prompts,
+    told: Layout,
+    changes: Sequence[_Change],
+    space: Numbers,
+    turns: Numbers | None,
+) -> Prompts:
+    """The prompts with some templates mended."""
+    contents = list(told.contents)
+    answered = np.full(len(told), NONE, np.int64) if turns is None else turns.copy()
+    for change in changes:
+        going_on = change.next_turns >= 0
+        answered[change.rows[going_on]] = change.next_turns[going_on]
+        for row, blocks in zip(change.rows.tolist(), change.contents, strict=True):
+            contents[row] = blocks
+    return with_answers(_renamed(prompts, contents, space), answered)
+
+
+def _found_tokens(prompts: Prompts) -> Numbers:
+    """What of each prompt a cache that never loses a block would find."""
+    lengths = np.diff(prompts.starts)
+    owner = np.repeat(np.arange(len(prompts)), lengths)
+    first = np.empty(prompts.distinct_blocks, np.int64)
+    first[prompts.blocks[::-1]] = owner[::-1]
+    is_prompt = ranges(np.zeros_like(lengths), lengths) < prompts.lengths[owner]
+    # A block is named by all that is before it, which was there too.
+    known = owner[(first[prompts.blocks] < owner) & is_prompt]
+    tokens = np.bincount(known, minlength=len(prompts)) * prompts.block_tokens
+    return np.minimum(tokens, prompts.ceiling_tokens(RULES["full"]))
 
 
 def _renamed(prompts: Prompts, contents: list[Small], space: Numbers) -> Prompts:

@@ -16,7 +16,7 @@ from replay import mended as mending
 from replay.known_blocks import numbered
 from replay.layout_chains.findings import layout_findings
 from replay.layout_chains.prompts import Prompts as Layout
-from replay.mended import Mended, mended, with_mended
+from replay.mended import NOTHING_WON, Mended, mended, with_mended
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.recorded_rows import recorded_rows
@@ -182,6 +182,46 @@ def test_where_blocks_show_nothing_pieces_do() -> None:
     assert gain == pytest.approx(won(world, as_prompts(really)), rel=0.12)
 
 
+def of_contents(
+    contents: list[list[int]], space: Sequence[int], session: Sequence[object]
+) -> tuple[Prompts, Layout]:
+    """Requests of whole blocks of these contents and one token more, a second apart."""
+    chains = [
+        [hash((int(space[row]), *own[: end + 1])) % 2**63 for end in range(len(own))]
+        for row, own in enumerate(contents)
+    ]
+    told = Layout.of(
+        Chains.of(chains, 16, contents),
+        prompt_tokens=[16 * len(own) + 1 for own in contents],
+        started=[*range(len(contents))],
+        session=session,
+    )
+    return Prompts(
+        arrived=np.arange(len(contents), dtype=np.float64),
+        prompt_tokens=told.prompt_tokens,
+        output_tokens=told.output_tokens,
+        blocks=numbered(Chains.of(chains, 16).names)[0],
+        starts=Chains.of(chains, 16).starts,
+        block_tokens=16,
+    ), told
+
+
+@pytest.mark.parametrize(("spaces", "wins"), [([0, 1, 0], False), ([0, 0, 0], True)])
+def test_what_costs_more_than_it_wins_is_left_as_it_is(spaces: list[int], wins: bool) -> None:
+    """Behind a block that all have stands a value of each request, and behind it what the first two
+    share. To move it to the end wins four blocks, if both were served by the same version of the
+    model's weights, and costs one: the third request has the first one's value."""
+    contents = [[1, 7, 3, 4, 5, 6], [1, 8, 3, 4, 5, 6], [1, 7, 9]]
+    prompts, told = of_contents(contents, spaces, ["a", "b", "c"])
+    found = mended(prompts, told, Labels(np.zeros(3, np.int64), ["t"]), np.array(spaces))
+    if not wins:
+        assert found == Mended(None, [NOTHING_WON])
+        return
+    assert found.prompts is not None
+    assert (replayed(found.prompts) - replayed(prompts)).tolist() == [0, 64, -16]
+    assert replayed(prompts).tolist() == [0, 16, 32]
+
+
 CONTENTS = st.lists(st.lists(st.integers(1, 4), max_size=9), min_size=1, max_size=12)
 
 
@@ -190,32 +230,16 @@ CONTENTS = st.lists(st.lists(st.integers(1, 4), max_size=9), min_size=1, max_siz
 def test_whatever_is_mended_the_requests_stay_the_same(
     contents: list[list[int]], data: st.DataObject
 ) -> None:
-    """As many blocks of each, and nothing is shared across spaces."""
+    """As many blocks of each, nothing is shared across spaces, and more is found than before."""
     count = len(contents)
     labels = st.lists(st.integers(0, 2), min_size=count, max_size=count)
     space, session = (np.array(data.draw(labels), np.int64) for _ in range(2))
-    chains = [
-        [hash((int(space[row]), *own[: end + 1])) % 2**63 for end in range(len(own))]
-        for row, own in enumerate(contents)
-    ]
-    told = Layout.of(
-        Chains.of(chains, 16, contents),
-        prompt_tokens=[16 * len(own) + 1 for own in contents],
-        started=[*range(count)],
-        session=session.tolist(),
-    )
-    prompts = Prompts(
-        arrived=np.arange(count, dtype=np.float64),
-        prompt_tokens=told.prompt_tokens,
-        output_tokens=told.output_tokens,
-        blocks=numbered(Chains.of(chains, 16).names)[0],
-        starts=Chains.of(chains, 16).starts,
-        block_tokens=16,
-    )
+    prompts, told = of_contents(contents, space, session.tolist())
     found = mended(prompts, told, None, space)
     if found.prompts is None:
         assert len(found.words) == 1
         return
+    assert replayed(found.prompts).sum() > replayed(prompts).sum()
     assert found.prompts.lengths.tolist() == prompts.lengths.tolist()
     owner = np.repeat(space, np.diff(found.prompts.starts))
     for number in range(found.prompts.distinct_blocks):
