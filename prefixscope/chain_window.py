@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 
 from exporter.errors import PrefixscopeError
-from prefixscope.attribution import HORIZON
 from prefixscope.client import Answers, Exporter
+from prefixscope.waterfall.attribution import HORIZON
 from queries import registry
 
 # What was there before a window is told by the rows before it: as many as there is memory for.

@@ -15,8 +15,8 @@ from exporter.store.store import Store
 from prefixscope.client import OpenStore
 from prefixscope.commands import options
 from prefixscope.commands.load import by_name
-from prefixscope.heard import EventFiles, Heard
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, load, recorded_events
+from prefixscope.waterfall.heard import EventFiles, Heard
 
 # The flag of a row whose ids do not fit its length.
 _MISFIT = "hash_count"

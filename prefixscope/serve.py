@@ -48,8 +48,8 @@ from exporter.templates_found.watch import TemplateWatch
 from exporter.verdicts import VerdictWatch
 from prefixscope import __version__
 from prefixscope.housekeeping import Housekeeping
-from prefixscope.scheduled_report import ReportWorker
 from prefixscope.settings import Settings, server_token
+from prefixscope.weekly.schedule import ReportWorker
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from exporter.sources.tail import LogSettings
 from exporter.store.store import StoreSettings
 from exporter.templates_found.settings import FoundSettings
 from prefixscope import settings_file
-from prefixscope.report_settings import ReportSettings
 from prefixscope.settings_file import BadSettings
+from prefixscope.weekly.settings import ReportSettings
 
 DEFAULT_STORE = Path("data/store")
 

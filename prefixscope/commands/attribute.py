@@ -12,17 +12,17 @@ from exporter.errors import PrefixscopeError
 from exporter.isolation.audit import Audit, AuditRules
 from exporter.isolation.routed import RoutedAudit
 from exporter.sources.formats import FORMATS
-from prefixscope.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
-from prefixscope.audit_output import Audits
 from prefixscope.chain_window import Chains, Room, Window, ask_chains, free_bytes
 from prefixscope.client import Answers, WrongQuestion, connect
 from prefixscope.commands import options
 from prefixscope.file_rows import rows_of_files
-from prefixscope.heard import Heard, told_resets
 from prefixscope.output import Output
-from prefixscope.sealed_beside import beside_sealed
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, prompt_reader
-from prefixscope.waterfall_output import write
+from prefixscope.waterfall.attribution import DIMENSIONS, HORIZON, Assumed, Waterfall, waterfall
+from prefixscope.waterfall.audit_output import Audits
+from prefixscope.waterfall.heard import Heard, told_resets
+from prefixscope.waterfall.output import write
+from prefixscope.waterfall.sealed_beside import beside_sealed
 from queries import registry
 from queries.times import parse_time
 from replay.public_prefixes import CALLERS

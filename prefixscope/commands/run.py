@@ -64,7 +64,7 @@ def demo(
 
     Example: prefixscope demo
     """
-    from prefixscope import demo_run  # noqa: PLC0415 - it is large, and --help does without
+    from prefixscope.demo import run as demo_run  # noqa: PLC0415 - it is large, and --help does without
 
     _log_to_stderr()
     addresses = {

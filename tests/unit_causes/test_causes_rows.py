@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from exporter.errors import PrefixscopeError
-from prefixscope.attribution import Assumed, waterfall
-from prefixscope.heard import Heard
-from prefixscope.waterfall_output import as_json
+from prefixscope.waterfall.attribution import Assumed, waterfall
+from prefixscope.waterfall.heard import Heard
+from prefixscope.waterfall.output import as_json
 from replay.rules import RULES
 from replay.traffic import Moments, Stays
 from tests.unit_causes.told import NOON, ours, row, table_of, taken

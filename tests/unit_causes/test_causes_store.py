@@ -21,7 +21,7 @@ from exporter.sources.lines import LineReader
 from exporter.store.append import Stream, append
 from exporter.store.retention import retain, run_maintenance
 from exporter.store.store import Store
-from prefixscope.attribution import Assumed, waterfall
+from prefixscope.waterfall.attribution import Assumed, waterfall
 from queries import registry
 from replay.causes import CAUSES, DETAILS
 from replay.hashes import content_hashes

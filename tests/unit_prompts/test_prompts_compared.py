@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.store.store import Store
-from prefixscope.attribution import Assumed, Sums, waterfall
+from prefixscope.waterfall.attribution import Assumed, Sums, waterfall
 from queries import registry
 from replay.causes import CAUSES
 from tests.log_path import CAPTURES, SHARED, load

@@ -21,10 +21,10 @@ from dashboard.report import Week
 from exporter.server import Services, build_app
 from exporter.server_settings import ServerSettings
 from exporter.store.store import Store
-from prefixscope import scheduled_report
-from prefixscope.report_settings import ReportSettings
-from prefixscope.report_webhook import chat_text
-from prefixscope.scheduled_report import ReportSchedule, ReportWorker, StoreAnswers, due_at
+from prefixscope.weekly import schedule as scheduled_report
+from prefixscope.weekly.schedule import ReportSchedule, ReportWorker, StoreAnswers, due_at
+from prefixscope.weekly.settings import ReportSettings
+from prefixscope.weekly.webhook import chat_text
 from tests.loopback_answers import Answer, Server, answering
 
 HOOK = "POST /hook-of-a-secret-name"

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from dashboard.report import FORMATS, Week, WeekReport, build, last_full_week, render, summary
 from exporter.store.store import Store
-from prefixscope import report_progress
-from prefixscope.report_progress import Progress
-from prefixscope.report_settings import ReportSettings, Weekday
-from prefixscope.report_webhook import WebhookFailed, WebhookRefused, chat_text, post
+from prefixscope.weekly import progress as report_progress
+from prefixscope.weekly.progress import Progress
+from prefixscope.weekly.settings import ReportSettings, Weekday
+from prefixscope.weekly.webhook import WebhookFailed, WebhookRefused, chat_text, post
 from queries import registry
 
 _log = logging.getLogger(__name__)

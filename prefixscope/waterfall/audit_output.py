@@ -10,7 +10,7 @@ from exporter.isolation.audit import Audit
 from exporter.isolation.routed import RoutedAudit
 from exporter.isolation.rows import judged_sums, pair_rows, pair_sums, prefix_rows
 from prefixscope import tables
-from prefixscope.attribution import PartAudit
+from prefixscope.waterfall.attribution import PartAudit
 
 # Rows of a table for people; json has up to a thousand.
 _SHOWN = 12

@@ -1,9 +1,9 @@
 """What was named when minutes were sealed, beside what all rows at once tell: by how much they
 differ."""
 
-from prefixscope.attribution import Sums
 from prefixscope.chain_window import Window
 from prefixscope.client import Answers
+from prefixscope.waterfall.attribution import Sums
 from replay.causes import CAUSES
 
 # Of rows without a chain, which are not sealed, `attribute` says these.

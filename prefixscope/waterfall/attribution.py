@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from exporter.causes.rows import CHAINS, Part, is_observed, parts_of, replica_names
 from exporter.errors import PrefixscopeError
-from prefixscope.compared import Compared
-from prefixscope.heard import Heard, Served, beside
+from prefixscope.waterfall.compared import Compared
+from prefixscope.waterfall.heard import Heard, Served, beside
 from replay.causes import CAUSES, DETAILS, Causes, attribute
 from replay.chain_rows import lengths_of
 from replay.columns import Fleet

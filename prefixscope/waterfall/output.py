@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from prefixscope import output
-from prefixscope.attribution import WARMING, Sums, Waterfall
-from prefixscope.audit_output import Audits
 from prefixscope.output import Output
 from prefixscope.tables import Column, formatter, print_rows, terminal
+from prefixscope.waterfall.attribution import WARMING, Sums, Waterfall
+from prefixscope.waterfall.audit_output import Audits
 from replay.causes import CAUSES
 
 
