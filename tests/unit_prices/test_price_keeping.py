@@ -130,14 +130,14 @@ def test_housekeeping_prices_what_came_in(
     monkeypatch.setattr(housekeeping, "PRICES_SECONDS", 0.0)
     path = price_file(PRICES)
     keeper = Housekeeping(store, ModelPrices(store, PriceSettings(file=path)))
-    keeper._keep_order()
+    keeper.do_once()
     assert kept(store) == set()
     now = datetime.now(UTC).isoformat()
     load(store, [row("three", ts=now), row("five")])
-    keeper._keep_order()
+    keeper.do_once()
     assert kept(store) == {(None, "three", "three"), (None, "five", "five")}
     Sealer(store).seal(datetime.now(UTC), wait_for_older=False)  # no row is forgotten before
     keeper._due = 0.0
-    keeper._keep_order()
+    keeper.do_once()
     # Renewed after maintenance, which forgot the row of months ago.
     assert kept(store) == {(None, "three", "three")}
