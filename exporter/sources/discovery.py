@@ -171,7 +171,7 @@ class Discovery:
 
     `errors` has one message per list that failed at the last refresh, by the list's name.
     A list that never worked counts as no targets, and `complete` is False: then nobody may
-    conclude that a target is gone.
+    conclude that a target of an earlier start is gone.
     """
 
     settings: TargetSettings
@@ -185,15 +185,21 @@ class Discovery:
         return all(name in self._last_good for name, _ in self._lists())
 
     def refresh(self) -> list[Target]:
-        """The targets now, each page once; of a failing list the last good ones."""
-        self.errors = {}
+        """The targets now, each page once; of a failing list the last good ones.
+
+        What is wrong is logged once, and that it is over.
+        """
+        before, self.errors = self.errors, {}
         for name, read in self._lists():
             try:
                 self._last_good[name] = read()
             except PrefixscopeError as error:
                 kept = len(self._last_good.get(name, []))
                 self.errors[name] = f"{error} (keeping the last {kept} targets)"
-                logger.warning("targets from %s: %s", name, self.errors[name])
+                if before.get(name) != self.errors[name]:
+                    logger.warning("targets from %s: %s", name, self.errors[name])
+        for name in before.keys() - self.errors.keys():
+            logger.info("targets from %s: read again", name)
         found = (target for name, _ in self._lists() for target in self._last_good.get(name, []))
         return _distinct({target.url: target for target in found}.values())
 
@@ -325,7 +331,8 @@ def _json_or_yaml(text: str, place: str) -> object:
         raise DiscoveryFailed(f"{place}: nested beyond reason") from error
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         # What looks like a date or a number and is none reaches us as an error of Python.
-        raise DiscoveryFailed(f"{place}: neither JSON nor YAML: {str(error)[:200]}") from error
+        reason = " ".join(str(error)[:200].split())
+        raise DiscoveryFailed(f"{place}: neither JSON nor YAML: {reason}") from error
     return parsed
 
 

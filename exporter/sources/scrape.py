@@ -222,12 +222,15 @@ class Scraper:
         self._forget_others(set(targets))
 
     def _forget_others(self, names: set[str]) -> None:
-        """Current state shows no target that is configured no more (recorded pages stay)."""
-        if not self._discovery.complete:
-            return
+        """Current state shows no target that is configured no more (recorded pages stay).
+
+        A list that was never read cannot have named what is polled since this start; it may
+        name what was polled before.
+        """
         gone = {name for name in self._polled if name not in names}
-        stored = load_targets(self._store.cursor())
-        gone |= {n for n, row in stored.items() if row.url is not None and n not in names}
+        if self._discovery.complete:
+            stored = load_targets(self._store.cursor())
+            gone |= {n for n, row in stored.items() if row.url is not None and n not in names}
         if not gone:
             return
         for name in gone:

@@ -167,6 +167,23 @@ def test_t48_a_list_that_cannot_be_read_at_start_removes_nothing(
     assert set(load_targets(store.cursor())) == {"a:1"}
 
 
+def test_t48_a_list_that_never_worked_keeps_no_target_that_another_dropped(
+    store: Store, serve: Serve, tmp_path: Path
+) -> None:
+    pages: Pages = {"/metrics": (TEXT, page(10))}
+    file = tmp_path / "targets.json"
+    file.write_text(json.dumps([{"targets": [serve(pages).removeprefix("http://")]}]))
+    with store.write() as cursor:
+        upsert_targets(cursor, [TargetRow("a:1", url="http://a:1/metrics", series="")])
+    files = [{"files": [str(path)]} for path in (file, tmp_path / "typing-error.json")]
+    with polling(scraper_of(store, {"file_sd": files})) as scraper:
+        scraper.scrape_once()
+        assert len(load_targets(store.cursor())) == 2
+        file.write_text("[]")
+        scraper.scrape_once()
+        assert set(load_targets(store.cursor())) == {"a:1"}
+
+
 def test_t52_a_page_without_content_type_is_up_with_a_word_of_warning(
     store: Store, serve: Serve
 ) -> None:

@@ -101,9 +101,15 @@ def test_a_broken_list_keeps_the_last_good_one_and_says_so(
     assert "targets.json" in message
     assert "keeping the last 1 targets" in message
     assert "targets.json" in caplog.text
-    file.write_text("[]")
-    assert discovery.refresh() == []
+    assert "\n" not in message
+    with caplog.at_level(logging.INFO):
+        caplog.clear()
+        discovery.refresh()
+        assert caplog.messages == []  # it was said
+        file.write_text("[]")
+        assert discovery.refresh() == []
     assert discovery.errors == {}
+    assert caplog.messages == [f"targets from file_sd {file}: read again"]
 
 
 def test_a_list_that_never_worked_is_not_complete(tmp_path: Path) -> None:
