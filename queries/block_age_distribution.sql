@@ -2,11 +2,7 @@
 name: block_age_distribution
 question: How are lifetimes of blocks distributed, their times unused, and the times until lost ones are wanted again?
 grain: one row per basis, observer, kind and bucket with blocks
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   basis: {type: VARCHAR, unit: name, meaning: "events or engine sample, as in block_ages; never to be added up."}
   observer: {type: VARCHAR, unit: name, meaning: "Whose blocks: engine or kv_store."}

@@ -4,10 +4,7 @@ question: How long do blocks stay, how long unused, how far apart are their uses
 grain: one row per basis, observer and kind of age (and value of `by`); a sample of blocks has a rate no page tells, so that its counts are no evictions
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica], meaning: "One row more per value; one per basis, observer and kind if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   basis: {type: VARCHAR, unit: name, meaning: "events = all blocks, by KV-cache events; engine sample = blocks the engine picked, by its metrics page. The two are of the same blocks: never to be added up."}

@@ -3,10 +3,8 @@ name: block_copies
 question: How many copies of the same block does the fleet hold, and which replicas hold the same?
 grain: one row per model and tier for the fleet (replicas NULL), and one per pair of replicas; the latest minute of each in the window
 params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   replica: {type: VARCHAR, default: null, meaning: "Only pairs with this replica, and the fleet's row."}
+filters: [since, until, model]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given. Blocks of different models are never the same."}
   tier: {type: VARCHAR, unit: name, meaning: "Tier the blocks are in."}

@@ -2,11 +2,7 @@
 name: block_resets
 question: When did a cache lose all it held, and why?
 grain: one row per reset; latest first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "When, UTC. A clear is published late: the time is that of the batch before it."}
   replica: {type: VARCHAR, unit: name, meaning: "Replica."}

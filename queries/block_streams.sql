@@ -2,9 +2,7 @@
 name: block_streams
 question: Do the streams of KV-cache events arrive whole?
 grain: one row per source, replica and model; trouble first
-params:
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [model, replica]
 columns:
   source: {type: VARCHAR, unit: name, meaning: "Configured stream name."}
   replica: {type: VARCHAR, unit: name, meaning: "Replica, with its data-parallel rank."}

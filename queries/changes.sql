@@ -12,10 +12,10 @@ params:
   least_tokens_per_day: {type: BIGINT, default: null, minimum: 0, meaning: "Changes that could win fewer tokens a day are not listed; if not set 0.5 % of the prompt tokens of a day, at least 10000."}
   most_turns: {type: BIGINT, default: 2000000, minimum: 1, meaning: "Of more requests in the window, conversations are sampled."}
   limit: {type: BIGINT, default: 20, minimum: 1, meaning: "Most rows."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   route: {type: VARCHAR, default: null, meaning: "Only this route; leaves out what events tell."}
   template: {type: VARCHAR, default: null, meaning: "Only this template; leaves out what events tell."}
   tenant: {type: VARCHAR, default: null, meaning: "Only this tenant; leaves out what events tell."}
+filters: [model]
 columns:
   rank: {type: BIGINT, unit: rank, meaning: "1 = first."}
   kind: {type: VARCHAR, unit: name, meaning: "coverage gap, below best week, breakpoints never read, evicted and reused, replica spread or history not reused."}

@@ -4,15 +4,9 @@ question: What did the tokens cost, what would they have cost without caching, a
 grain: one row, or one per value of `by`; most expensive input first
 params:
   by: {type: VARCHAR, default: null, one_of: [model, route, template, tenant], meaning: "One row per value; one row for all if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
   gpu_hour_price: {type: DOUBLE, default: null, meaning: "USD an hour of one GPU costs; the setting prices.gpu_hour_price if not set."}
   gpus_per_replica: {type: BIGINT, default: null, minimum: 1, meaning: "GPUs of a replica; the setting prices.gpus_per_replica if not set, else 1."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   requests: {type: BIGINT, unit: requests, meaning: "Rows, one per attempt; decode replicas left out."}

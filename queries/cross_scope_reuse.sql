@@ -2,11 +2,7 @@
 name: cross_scope_reuse
 question: Was anything reused across a trust boundary, and where?
 grain: one row per model and replica whose requests were looked at (scope NULL), and one per scope and tenant of which something was found or nobody can tell; most tokens first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   replica: {type: VARCHAR, unit: name, meaning: "Replica, '' if not given."}

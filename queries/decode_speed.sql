@@ -2,11 +2,7 @@
 name: decode_speed
 question: How long does each replica take for a generated token, and of how many requests is that known?
 grain: one row per replica and model with requests of at least two generated tokens
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   replica: {type: VARCHAR, unit: name, meaning: "Replica, '' if requests do not name it."}
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}

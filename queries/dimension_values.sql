@@ -4,13 +4,7 @@ question: Which values does a dimension have, largest first?
 grain: one row per value, also those only engine samples know
 params:
   dimension: {type: VARCHAR, default: null, required: true, one_of: [model, replica, route, template, template_version, tenant, source], meaning: "The dimension."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given."}
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Prompt tokens of its requests; 0 if only engines know it."}

@@ -4,10 +4,7 @@ question: What share of the prompt tokens came from cache by the engines' own co
 grain: one row, or one per value of `by`; most prompt tokens first
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica, role, engine, tenant, route], meaning: "One row per value; one row for all if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Increase of the prompt token counters; NULL if no sample has them."}

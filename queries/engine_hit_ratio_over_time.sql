@@ -5,10 +5,7 @@ grain: one row per step, or one per step and value of `by`; only steps with samp
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica, role, engine, tenant, route], meaning: "One row per step and value; one row per step if not set."}
   step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a step; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}

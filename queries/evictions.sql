@@ -4,10 +4,7 @@ question: How much KV leaves the cache to make room, and how fast against what i
 grain: one row per basis, observer and tier (and value of `by`) of which something is known
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica], meaning: "One row more per value; one per basis, observer and tier if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   basis: {type: VARCHAR, unit: name, meaning: "events = KV-cache events; engine counters = counters on metrics pages, of caches and times without events. Never both of one cache and time, never to be added up."}

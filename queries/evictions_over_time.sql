@@ -4,10 +4,7 @@ question: When did KV leave the cache to make room?
 grain: one row per step, basis, observer and tier; 0 where events tell that nothing left, no row where nothing is told
 params:
   step_seconds: {type: BIGINT, default: null, minimum: 60, meaning: "Length of a step; if not set, the shortest round one with at most 300 points. Events are kept by the minute."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
   basis: {type: VARCHAR, unit: name, meaning: "events or engine counters, as in evictions; never to be added up."}

@@ -3,13 +3,10 @@ name: figure_sources
 question: Where do these figures come from?
 grain: one row per request log and format, per way engine counters came, and per stream of KV-cache events
 params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
   route: {type: VARCHAR, default: null, meaning: "Only this route, of logs."}
   template: {type: VARCHAR, default: null, meaning: "Only this template, of logs."}
   tenant: {type: VARCHAR, default: null, meaning: "Only this tenant, of logs."}
+filters: [since, until, model, replica]
 columns:
   kind: {type: VARCHAR, unit: name, meaning: "log (request rows), engine (counters of metric pages) or events (KV-cache events)."}
   source: {type: VARCHAR, unit: name, meaning: "Configured stream name of a log or of events; of engine counters the address of the Prometheus they were read from, '' if our own scraper or recorded pages brought them. '' of a log: roll-ups, which keep no source."}

@@ -1,7 +1,7 @@
 """What a question's leading comment says: its name, grain, parameters and columns, as types."""
 
 import re
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +23,30 @@ class Param(BaseModel):
     required: bool = False
     one_of: tuple[str, ...] | None = None
     minimum: int | None = None
+
+
+def _only(what: str) -> Param:
+    return Param(type="VARCHAR", default=None, meaning=f"Only this {what}.")
+
+
+# What a header may name under `filters` instead of spelling it out: parameters that mean the same
+# wherever they stand. One that means anything else in a question is spelt out there.
+FILTERS = {
+    "since": Param(
+        type="TIMESTAMP", default=None,
+        meaning="Start of the window, inclusive; all time if not set.",
+    ),
+    "until": Param(
+        type="TIMESTAMP", default=None, meaning="End of the window, exclusive; open if not set."
+    ),
+    "model": Param(
+        type="VARCHAR", default=None, meaning="Only this model; '' is \"not given\"."
+    ),
+    "replica": _only("replica"),
+    "route": _only("route"),
+    "template": _only("template"),
+    "tenant": _only("tenant"),
+}  # fmt: skip
 
 
 class Column(BaseModel):
@@ -60,9 +84,25 @@ def parse_question(sql: str, file_name: str) -> Question:
         raise ValueError(f"{file_name} does not start with a block comment")
     try:
         header = yaml.load(comment[1], Loader=_LOADER)  # noqa: S506  # both are safe loaders
-        question = Question.model_validate({**header, "sql": sql})
+        question = Question.model_validate({**_spelt_out(header), "sql": sql})
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise ValueError(f"header of {file_name}: {error}") from error
     if file_name != f"{question.name}.sql":
         raise ValueError(f"header of {file_name}: its name is {question.name!r}")
     return question
+
+
+def _spelt_out(header: dict[str, Any]) -> dict[str, Any]:
+    """The header with its filters as parameters, after those of its own."""
+    spelt = dict(header)
+    own = spelt.get("params") or {}
+    shared = {name: _filter(name) for name in spelt.pop("filters", ())}
+    if twice := own.keys() & shared.keys():
+        raise ValueError(f"{min(twice)} is a filter and a parameter")
+    return {**spelt, "params": {**own, **shared}}
+
+
+def _filter(name: str) -> Param:
+    if name not in FILTERS:
+        raise ValueError(f"unknown filter {name!r}; known: {', '.join(FILTERS)}")
+    return FILTERS[name]

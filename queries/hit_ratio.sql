@@ -4,13 +4,7 @@ question: What share of the prompt tokens came from cache, and how much of the t
 grain: one row, or one per value of `by`; most prompt tokens first
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica, route, template, template_version, tenant, source], meaning: "One row per value; one row for all if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   requests: {type: BIGINT, unit: requests, meaning: "Rows, one per attempt; decode replicas left out."}

@@ -5,13 +5,7 @@ grain: one row per step, or one per step and value of `by`; only steps with traf
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica, route, template, template_version, tenant, source], meaning: "One row per step and value; one row per step if not set."}
   step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a step; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}

@@ -4,7 +4,7 @@ question: Did every source arrive whole, on time and with cached counts?
 grain: one row per source and format; most recent arrival first
 params:
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window of batches, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+filters: [until]
 columns:
   source: {type: VARCHAR, unit: name, meaning: "Configured stream name."}
   source_format: {type: VARCHAR, unit: name, meaning: "Format whose mapping read it."}

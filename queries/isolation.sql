@@ -2,9 +2,7 @@
 name: isolation
 question: What do scopes keep from being shared, and whose was it?
 grain: one row per model, replica, scope and the scope that was the first to compute what they have in common, by the last audit of hot rows; most tokens first
-params:
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [model, replica]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   replica: {type: VARCHAR, unit: name, meaning: "Replica that served the requests, '' if not given."}

@@ -2,9 +2,7 @@
 name: joins
 question: Of the rows that gateways and engines wrote about the same calls, how many found their other half?
 grain: one row per source and side that is to be joined; most rows first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+filters: [since, until]
 columns:
   source: {type: VARCHAR, unit: name, meaning: "Configured stream name."}
   side: {type: VARCHAR, unit: name, meaning: "Where its rows are written: gateway or engine."}

@@ -3,9 +3,9 @@ name: layout
 question: What in the layout of prompts keeps them from being reused, told from hashes of a sample of the last day?
 grain: one row per finding, what a fix would win most first; looked for every hour by the exporter
 params:
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   template: {type: VARCHAR, default: null, meaning: "Only this template; '' is \"not given\"."}
   limit: {type: BIGINT, default: 200, minimum: 1, meaning: "At most this many rows."}
+filters: [model]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   template: {type: VARCHAR, unit: name, meaning: "Template, given or found; '' if there is none: requests put together by what they hold."}

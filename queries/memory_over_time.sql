@@ -4,10 +4,7 @@ question: How did the use of KV memory move?
 grain: one row per step and replica with samples; means over the step
 params:
   step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a step; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
   replica: {type: VARCHAR, unit: name, meaning: "Replica."}

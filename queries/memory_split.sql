@@ -4,10 +4,7 @@ question: Is the KV memory filled with running requests, with reusable prefixes 
 grain: one row, or one per value of `by`; the latest sample of each replica in the window
 params:
   by: {type: VARCHAR, default: null, one_of: [replica, model], meaning: "One row per value; one row for all if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   capacity_tokens: {type: BIGINT, unit: tokens, meaning: "KV tokens the memory holds; NULL where unknown."}

@@ -8,11 +8,8 @@ params:
   until: {type: TIMESTAMP, default: null, required: true, meaning: "Its end, exclusive."}
   baseline_since: {type: TIMESTAMP, default: null, required: true, meaning: "Start of the window to compare with, likewise."}
   baseline_until: {type: TIMESTAMP, default: null, required: true, meaning: "Its end, exclusive."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   replica: {type: VARCHAR, default: null, meaning: "Only this replica; not together with template or tenant, of which nothing is kept by replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [model, route, template, tenant]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; '' without by."}
   cause: {type: VARCHAR, unit: name, meaning: "Why, as docs/causes.md says."}

@@ -5,12 +5,8 @@ grain: one row per cause that has tokens, or per value of `by` and cause; most t
 params:
   by: {type: VARCHAR, default: null, one_of: [model, route, template, tenant, replica], meaning: "One row per value and cause; one row per cause if not set."}
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set. Template and tenant are kept by whole hours, which count by their start."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   replica: {type: VARCHAR, default: null, meaning: "Only this replica; not together with template or tenant, of which nothing is kept by replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [until, model, route, template, tenant]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   cause: {type: VARCHAR, unit: name, meaning: "Why, as docs/causes.md says. new: not seen within the horizon, or as far back as waterfall says that it is remembered."}

@@ -6,12 +6,8 @@ params:
   by: {type: VARCHAR, default: null, one_of: [model, route, template, tenant, replica], meaning: "One row per bucket, value and cause; one row per bucket and cause if not set."}
   step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a bucket; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set. Template and tenant are kept by whole hours, which count by their start."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   replica: {type: VARCHAR, default: null, meaning: "Only this replica; not together with template or tenant, of which nothing is kept by replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [until, model, route, template, tenant]
 columns:
   bucket: {type: TIMESTAMP, unit: time, meaning: "Start of the bucket, UTC. The last two minutes are not sealed yet."}
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}

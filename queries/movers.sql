@@ -6,13 +6,7 @@ params:
   by: {type: VARCHAR, default: null, one_of: [model, replica, route, template, template_version, tenant, source], required: true, meaning: "The dimension to compare along."}
   baseline_since: {type: TIMESTAMP, default: null, meaning: "Start of the baseline; if neither border is set, the window of equal length just before."}
   baseline_until: {type: TIMESTAMP, default: null, meaning: "End of the baseline, exclusive; the start of the window if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given."}
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Every input token in the window."}

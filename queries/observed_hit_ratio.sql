@@ -5,9 +5,7 @@ grain: one row per value of `by` (if set), program, unit and denominator; they c
 params:
   by: {type: VARCHAR, default: null, one_of: [target, replica, model, tenant, route], meaning: "One row more per value; if not set, one per program, unit and denominator."}
   observer: {type: VARCHAR, default: null, one_of: [kv_store, router, gateway], meaning: "Only this kind of program."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [since, until, model]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   observer: {type: VARCHAR, unit: name, meaning: "kv_store, router or gateway."}

@@ -4,10 +4,7 @@ question: How much KV was written to lower tiers and brought back, and at what s
 grain: one row per direction and tier (and value of `by`) that some page counts
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica, engine], meaning: "One row more per value; one per direction and tier if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   observer: {type: VARCHAR, unit: name, meaning: "Who counted: engine or kv_store. The two count the same bytes, each on its side."}

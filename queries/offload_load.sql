@@ -4,10 +4,7 @@ question: How long does a token take to come back from a lower tier, and how lon
 grain: one row per lower tier at work (and value of `by`)
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica], meaning: "One row more per value; one per tier if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   tier: {type: VARCHAR, unit: name, meaning: "The lower tier: host, disk or remote (which also stands for a connector that does not say)."}

@@ -4,10 +4,7 @@ question: How much KV moved to and from lower tiers, and how fast, over time?
 grain: one row per step, direction and tier with transfers counted
 params:
   step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a step; one that gives at most 300 points if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
   direction: {type: VARCHAR, unit: name, meaning: "store = written to the tier, load = brought back from it."}

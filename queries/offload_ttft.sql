@@ -5,10 +5,7 @@ grain: one row per comparison (and value of `by`, and class with `within`) that 
 params:
   by: {type: VARCHAR, default: null, one_of: [model, replica], meaning: "One row more per value; one per comparison if not set."}
   within: {type: VARCHAR, default: null, one_of: [computed], meaning: "One row per class of tokens to compute without lower tiers; one for all if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   comparison: {type: VARCHAR, unit: name, meaning: "host, disk or remote: requests served from it against requests that computed as much; transfers: requests that computed while transfers ran against while none ran."}

@@ -6,10 +6,7 @@ params:
   by: {type: VARCHAR, default: null, one_of: [model, replica], meaning: "One row more per value; one per tier if not set."}
   ranks: {type: BIGINT, default: null, minimum: 1, meaning: "Ranks of a replica whose transfer times its page adds up; unknown if not set, then counted load times are an upper bound."}
   least_gain_ratio: {type: DOUBLE, default: 0.05, meaning: "Smallest gain in time to first token that would count, as a share of what computing takes."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   tier: {type: VARCHAR, unit: name, meaning: "The lower tier: host, disk or remote."}

@@ -6,11 +6,10 @@ params:
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; after the newest request if not set."}
   window_seconds: {type: BIGINT, default: 3600, minimum: 1, meaning: "Length of the window."}
   zone: {type: VARCHAR, default: UTC, meaning: "Time zone whose hours of the week are compared, like Europe/Berlin."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
   route: {type: VARCHAR, default: null, meaning: "Only this route; then engines tell nothing."}
   template: {type: VARCHAR, default: null, meaning: "Only this template; then engines tell nothing."}
   tenant: {type: VARCHAR, default: null, meaning: "Only this tenant; then engines tell nothing."}
+filters: [model, replica]
 columns:
   ttft_p90_seconds: {type: DOUBLE, unit: seconds, meaning: "Time to first token that 90 % of the requests stay within; NULL where nothing measures it."}
   usual_ttft_p90_seconds: {type: DOUBLE, unit: seconds, meaning: "Median of the same in these local hours of the last four weeks; NULL without any."}

@@ -10,10 +10,7 @@ params:
   zone: {type: VARCHAR, default: UTC, meaning: "Time zone whose hours of the week are compared, like Europe/Berlin."}
   min_tokens: {type: BIGINT, default: 20000, meaning: "Windows and weeks with fewer reported prompt tokens are not judged."}
   min_requests: {type: BIGINT, default: 30, meaning: "Windows with fewer reported requests are not judged; a third of them is enough where a template hits less than a quarter of what is expected."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [model, route, template, tenant]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the window."}
   model: {type: VARCHAR, unit: name, meaning: "The model, '' if not given."}

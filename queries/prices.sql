@@ -2,9 +2,7 @@
 name: prices
 question: What does each model cost, by which table, and which models have no known price?
 grain: one row per provider and model among the rows kept; most prompt tokens first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+filters: [since, until]
 columns:
   provider: {type: VARCHAR, unit: name, meaning: "Provider, '' if rows name none."}
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}

@@ -2,8 +2,7 @@
 name: public_prefixes
 question: Which prefixes do so many tenants send that they could be kept once for all?
 grain: one row per prefix, by the last audit of hot rows; most tokens won first
-params:
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [model]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   prefix: {type: VARCHAR, unit: name, meaning: "A name of the whole prefix that lasts as long as the key of the hashes; it tells nothing of the text."}

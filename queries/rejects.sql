@@ -4,7 +4,7 @@ question: What could not be read, why, and what did it look like?
 grain: one row per source and reason, with the latest reject as example; most rejects first
 params:
   since: {type: TIMESTAMP, default: null, meaning: "Start of the window of arrival, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
+filters: [until]
 columns:
   source: {type: VARCHAR, unit: name, meaning: "Configured stream name."}
   reason: {type: VARCHAR, unit: name, meaning: "Why the rows were set aside."}

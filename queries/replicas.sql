@@ -2,11 +2,7 @@
 name: replicas
 question: How is each replica doing, and which stands out?
 grain: one row per replica engine samples know, and per target that never answered; trouble first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   replica: {type: VARCHAR, unit: name, meaning: "Replica; the target where it never answered."}
   target: {type: VARCHAR, unit: name, meaning: "Metric page it comes from."}

@@ -2,10 +2,7 @@
 name: report_ineligible
 question: Why could the prefix cache not serve what is left out of the hit ratio?
 grain: one row per reason with requests; most prompt tokens first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [since, until, model]
 columns:
   reason: {type: VARCHAR, unit: name, meaning: "Why, like response_cache: a gateway answered from its own store of responses, which is no prefix cache. NULL where only roll-ups are left, which do not keep it."}
   requests: {type: BIGINT, unit: requests, meaning: "Rows, one per attempt; decode replicas left out."}

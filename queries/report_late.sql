@@ -3,10 +3,9 @@ name: report_late
 question: Which rows of a window came so late that a report made after it lacked them, and what did they change?
 grain: one row
 params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
   until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set, and then nothing is late."}
   grace_hours: {type: BIGINT, default: 24, minimum: 0, meaning: "A row is late if it arrived so many hours or more after the end of the window."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [since, model]
 columns:
   requests: {type: BIGINT, unit: requests, meaning: "Rows of the window still hot, one per attempt; decode replicas left out. What is kept in roll-ups only does not say when it arrived."}
   late_requests: {type: BIGINT, unit: requests, meaning: "Of these, late ones."}

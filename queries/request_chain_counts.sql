@@ -4,9 +4,7 @@ question: How many requests have chains of blocks, and how long are these?
 grain: one row, or one per value of `by`; most prompt tokens that can be replayed first
 params:
   by: {type: VARCHAR, default: null, one_of: [model], meaning: "One row per value; one row for all if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [since, until, model]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   stored_requests: {type: BIGINT, unit: requests, meaning: "Rows that are still hot, of all time and every model."}

@@ -3,10 +3,7 @@ name: request_chains
 question: Which blocks did the prompt of each request have, and what was cached of it?
 grain: one row per attempt, rows still hot; in no order (chains are too large to sort), see batch and position
 many_rows: true
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [since, until, model]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the request, UTC."}
   arrived: {type: TIMESTAMP, unit: time, meaning: "When the row reached the store, UTC."}

@@ -7,13 +7,7 @@ params:
   limit: {type: BIGINT, default: 100, minimum: 0, meaning: "Rows on the page."}
   offset: {type: BIGINT, default: 0, minimum: 0, meaning: "Rows before the page."}
   order: {type: VARCHAR, default: ts, one_of: [ts, ttft_seconds, computed_tokens], meaning: "What comes first: the latest, slowest or most computed."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the request, UTC."}
   arrived: {type: TIMESTAMP, unit: time, meaning: "When the row was received."}

@@ -4,7 +4,7 @@ question: For whom does the cache hold what it holds?
 grain: one row per tier and value of `by` in the latest snapshot; beside the prefixes it names, one row `named` = false for all else that is resident
 params:
   by: {type: VARCHAR, default: null, one_of: [template, tenant, model], meaning: "One row per value; one per tier if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [model]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not known; NULL without by."}
   tier: {type: VARCHAR, unit: name, meaning: "Tier it is in."}

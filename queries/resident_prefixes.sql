@@ -3,10 +3,10 @@ name: resident_prefixes
 question: Which prefixes does the cache hold, and what do they weigh?
 grain: one row per prefix and tier of the latest snapshot, what holds most first; no block is in two rows
 params:
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   template: {type: VARCHAR, default: null, meaning: "Only this template; '' is \"not given\"."}
   tenant: {type: VARCHAR, default: null, meaning: "Only this tenant; '' is \"not given\"."}
   limit: {type: BIGINT, default: 100, minimum: 1, meaning: "At most this many rows."}
+filters: [model]
 columns:
   prefix: {type: VARCHAR, unit: name, meaning: "First 8 hex letters of the keyed hash of the prefix's last block; it gives no prompt away."}
   hash_key_id: {type: VARCHAR, unit: name, meaning: "Key of the hash; prefixes of different keys are never compared."}

@@ -2,11 +2,7 @@
 name: routing_losses
 question: What was lost because another replica had computed it, and how evenly do replicas compute?
 grain: one row per model; most tokens lost first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
+filters: [since, until, model, route]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   replicas: {type: BIGINT, unit: replicas, meaning: "Replicas that served its requests."}

@@ -2,10 +2,7 @@
 name: serving
 question: How many replicas served the requests at once, and with which block?
 grain: one row per model with requests
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
+filters: [since, until, model]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   requests: {type: BIGINT, unit: requests, meaning: "Requests with prompt tokens, decode replicas left out."}

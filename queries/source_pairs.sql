@@ -2,11 +2,7 @@
 name: source_pairs
 question: Where two sources tell of the same thing, do they agree, and is it counted once?
 grain: one row per pair of sources, model and replica; what is counted twice first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   kind: {type: VARCHAR, unit: name, meaning: "log_and_engine: rows and counters of a model over the time both tell of, at least 5 minutes. joined_logs: calls that two logs wrote and that were joined. same_calls: calls of one id in two logs that were not joined. two_readings: intervals of a replica's counters that came in two ways. one_process: two replicas whose pages name the same program and process start and whose counters rose alike, within 1 %."}
   first_source: {type: VARCHAR, unit: name, meaning: "Log, way the counters came (see figure_sources), or replica; several in order."}

@@ -2,11 +2,7 @@
 name: stale_reuse
 question: Was KV reused that had been written under another model, adapter or engine start?
 grain: one row per evidence, reason, model, replica, tier and pair of what it was written and read under; worst first
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   severity: {type: VARCHAR, unit: name, meaning: "critical = KV of other weights or of another adapter was served; warning = likely; info = a persistent tier at work, as meant; unknown = cannot be told."}
   reason: {type: VARCHAR, unit: name, meaning: "model_fingerprint, adapter, model_name, engine_version, engine_start (same weights, before a restart), unaccounted (nobody wrote it since the weights changed) or before_log (written before the rows begin)."}

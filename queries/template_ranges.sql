@@ -3,8 +3,8 @@ name: template_ranges
 question: Which parts of each template's prompts are shared, by what share of its requests?
 grain: one row per range of tokens of a template, from token 0 on; of the sample that `layout` looked at
 params:
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
   template: {type: VARCHAR, default: null, meaning: "Only this template; '' is \"not given\"."}
+filters: [model]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   template: {type: VARCHAR, unit: name, meaning: "Template, given or found; '' if there is none."}

@@ -4,10 +4,7 @@ question: How much KV do lower tiers hold, and for how much have they room?
 grain: one row per lower tier (and value of `by`) that some page tells of; the latest sample of each replica in the window
 params:
   by: {type: VARCHAR, default: null, one_of: [replica, model], meaning: "One row more per value; one per tier if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
+filters: [since, until, model, replica]
 columns:
   value: {type: VARCHAR, unit: name, meaning: "Value of the dimension, '' if not given; NULL without by."}
   observer: {type: VARCHAR, unit: name, meaning: "Who tells: engine (of a tier of its own) or kv_store (of what all engines share)."}

@@ -4,13 +4,7 @@ question: How long until the first token for hits and misses, overall or at equa
 grain: one row per outcome and ttft_point, and with `within` per class of token counts
 params:
   within: {type: VARCHAR, default: null, one_of: [prompt, computed], meaning: "Compare within classes of similar prompt or computed tokens; overall if not set."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   within_from: {type: BIGINT, unit: tokens, meaning: "Smallest count of the class; NULL without within."}
   within_to: {type: BIGINT, unit: tokens, meaning: "First count above the class; NULL without within."}

@@ -2,14 +2,7 @@
 name: ttft_distribution
 question: How are times to first token distributed, hits against misses?
 grain: one row per outcome, ttft_point and bucket with requests; bounds grow by 8 %
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   outcome: {type: VARCHAR, unit: name, meaning: "miss, partial, hit or unknown."}
   ttft_point: {type: VARCHAR, unit: name, meaning: "Where the clock stands: client, gateway, engine_arrival or engine_scheduled; never mixed."}

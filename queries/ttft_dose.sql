@@ -2,14 +2,7 @@
 name: ttft_dose
 question: How does the time to first token grow with the tokens that had to be computed?
 grain: one row per class of computed tokens and ttft_point
-params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   from_tokens: {type: BIGINT, unit: tokens, meaning: "Smallest computed tokens of the class."}
   to_tokens: {type: BIGINT, unit: tokens, meaning: "First count above the class."}

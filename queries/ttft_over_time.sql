@@ -4,13 +4,7 @@ question: How did times to first token move, hits against misses?
 grain: one row per step, outcome and ttft_point with requests
 params:
   step_seconds: {type: BIGINT, default: null, minimum: 1, meaning: "Length of a step; if not set, the shortest round one with at most 300 points. Never finer than what is kept."}
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
-  route: {type: VARCHAR, default: null, meaning: "Only this route."}
-  template: {type: VARCHAR, default: null, meaning: "Only this template."}
-  tenant: {type: VARCHAR, default: null, meaning: "Only this tenant."}
+filters: [since, until, model, replica, route, template, tenant]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "Start of the step, UTC."}
   outcome: {type: VARCHAR, unit: name, meaning: "miss, partial, hit or unknown."}

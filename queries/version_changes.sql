@@ -3,13 +3,10 @@ name: version_changes
 question: When did a template, a model or an engine come in another version than before?
 grain: one row per version first seen in the window where another was seen in the four weeks before; latest first
 params:
-  since: {type: TIMESTAMP, default: null, meaning: "Start of the window, inclusive; all time if not set."}
-  until: {type: TIMESTAMP, default: null, meaning: "End of the window, exclusive; open if not set."}
-  model: {type: VARCHAR, default: null, meaning: "Only this model; '' is \"not given\"."}
-  replica: {type: VARCHAR, default: null, meaning: "Only this replica."}
   route: {type: VARCHAR, default: null, meaning: "Only this route; engines are left out."}
   template: {type: VARCHAR, default: null, meaning: "Only this template; engines are left out."}
   tenant: {type: VARCHAR, default: null, meaning: "Only this tenant; engines are left out."}
+filters: [since, until, model, replica]
 columns:
   ts: {type: TIMESTAMP, unit: time, meaning: "First request or sample of the version, UTC."}
   kind: {type: VARCHAR, unit: name, meaning: "template (its version), model (its fingerprint) or engine (the program of a replica)."}

@@ -103,6 +103,14 @@ def test_files_are_found_by_their_name() -> None:
         ("/* a: [ */ SELECT 1", "header of x.sql: while parsing"),
         ("/* name: x */ SELECT 1", "header of x.sql: .*question"),
         ("/**/ SELECT 1", "header of x.sql"),
+        (
+            "/* {filters: [colour]} */ SELECT 1",
+            "header of x.sql: unknown filter 'colour'; known: s",
+        ),
+        (
+            "/* {params: {model: {}}, filters: [model]} */ SELECT 1",
+            "header of x.sql: model is a filter and a parameter",
+        ),
     ],
 )
 def test_a_broken_header_names_its_file(sql: str, problem: str) -> None:
