@@ -1,7 +1,7 @@
 /*
 name: cross_scope_reuse
 question: Was anything reused across a trust boundary, and where?
-grain: one row per model and replica whose requests were looked at (scope NULL), and one per scope and tenant of which something was found or nobody can tell; most tokens first
+grain: one row per model and replica whose requests were looked at (scope NULL), and one per scope and tenant of which something was found; most tokens first
 filters: [since, until, model, replica]
 columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
@@ -14,7 +14,7 @@ columns:
   reused_requests: {type: BIGINT, unit: requests, meaning: "Requests that reused what only another scope had computed."}
   reused_at_least_tokens: {type: BIGINT, unit: tokens, meaning: "Cached tokens that another scope had computed and no request of the own scope can have supplied. Exact but for caches that reuse less than a block of 16 tokens."}
   reused_at_most_tokens: {type: BIGINT, unit: tokens, meaning: "The same with all that the own scope is not known to have supplied: less than 16 tokens a request more."}
-  cannot_tell_requests: {type: BIGINT, unit: requests, meaning: "Requests with more cached tokens than their scope is known to have had, of which nobody can tell whose they were: less than the horizon is known of the replica (causes.horizon_days, or since a reset), or nobody known had them."}
+  cannot_tell_requests: {type: BIGINT, unit: requests, meaning: "Requests with more cached tokens than their scope is known to have had, of which nobody can tell whose they were: less than the horizon is known of the replica (causes.horizon_days, or since a reset), or nobody known had them. They are told by replica alone."}
   cannot_tell_tokens: {type: BIGINT, unit: tokens, meaning: "Those tokens."}
   last_ts: {type: TIMESTAMP, unit: time, meaning: "Last minute with such reuse, UTC; NULL where there was none."}
 */

@@ -45,7 +45,6 @@ CROSSED = (
     Column("reused_at_least_tokens", "tokens at least", "count", "cross_scope_reuse"),
     Column("reused_at_most_tokens", "at most", "count", "cross_scope_reuse"),
     Column("reused_requests", "requests", "count", "cross_scope_reuse"),
-    Column("cannot_tell_tokens", "cannot tell, tokens", "count", "cross_scope_reuse"),
     Column("last_ts", "last (UTC)", "moment", "cross_scope_reuse"),
     Column("model", "model", "name", "cross_scope_reuse"),
 )

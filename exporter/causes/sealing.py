@@ -261,7 +261,11 @@ def _spans(
     cursor: duckdb.DuckDBPyConnection, state: CauseState, until: datetime
 ) -> Iterator[_Span]:
     """The minutes that have rows, as many at once as memory is meant for. Late rows go with the
-    first; where they are too many, or alone, they are spans that end where the last one did."""
+    first; where they are too many, or alone, they are spans that end where the last one did.
+
+    Neither a minute, whose causes are named once, nor a batch is cut. A batch is 16 MiB of a file
+    or one body, so it has a few million hashes at most.
+    """
     late = cursor.execute(_LATE, {"counted": state.batch, "sealed": state.sealed}).fetchall()
     rows = hashes = 0
     for place, (_, chains, more) in enumerate(late):

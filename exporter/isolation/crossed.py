@@ -1,7 +1,8 @@
 """Reuse across scopes of sealed minutes: sums in the store, and a counter of live rows."""
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 import duckdb
 import numpy as np
@@ -41,6 +42,9 @@ _MERGE = """
         sum(cannot_tell_requests)::BIGINT AS cannot_tell_requests,
         sum(cannot_tell_tokens)::BIGINT AS cannot_tell_tokens
     FROM cross_scope_minutes GROUP BY ALL"""
+# So long stands a new series at 0: whoever reads the page now and then has seen it there, however
+# many they are. As far back as a Prometheus looks for the last value.
+FIRST_AT_ZERO_SECONDS = 300.0
 # Model and replica.
 EngineKey = tuple[str, str]
 
@@ -49,7 +53,11 @@ def crossed_rows(
     own: pa.Table, cached_tokens: Numbers, crossed: Crossed, judged: Flags
 ) -> pa.Table:
     """The judged rows of a span (with ts, model, replica, tenant, scope, is_live, is_late) and what
-    each adds to the sums. Of late ones their minute is over."""
+    each adds to the sums. Of late ones their minute is over.
+
+    Scope and tenant are kept of what was reused. What nobody can tell, which is much until a
+    horizon has passed, is summed by replica: by scope it would be as many rows as there are users.
+    """
     told = judged & ~own["is_late"].to_numpy() & (cached_tokens != NOT_REPORTED)
     unclear, reused = crossed.cannot_tell > 0, crossed.at_least > 0
     columns = {
@@ -64,7 +72,7 @@ def crossed_rows(
     rows = own.select(["ts", "model", "replica", "scope", "tenant", "is_live"])
     for name, column in columns.items():
         rows = rows.append_column(name, pa.array(column.astype(np.int64)))
-    rows = rows.append_column("found", pa.array(unclear | reused))
+    rows = rows.append_column("found", pa.array(reused))
     return rows.take(np.flatnonzero(told))
 
 
@@ -93,30 +101,33 @@ def compact(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 class CrossedTotals:
-    """The counter of one store, in step with its commits. Safe to use from threads."""
+    """The counter of one store, in step with its commits. Safe to use from threads. `now`: seconds
+    that never fall."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._lock, self._now = threading.Lock(), now
         self._tokens: dict[EngineKey, int] = {}
-        self._shown: set[EngineKey] = set()
+        self._begun: dict[EngineKey, float] = {}
 
     def restore(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """What was counted before this process."""
         rows = cursor.execute("SELECT model, replica, tokens FROM live_crossed").fetchall()
         with self._lock:
             self._tokens = {(model, replica): tokens for model, replica, tokens in rows}
-            self._shown = set(self._tokens)
+            self._begun = {}
 
     def add(self, delta: Mapping[EngineKey, int]) -> None:
         """After the commit that has it in the store."""
         with self._lock:
             for key, tokens in delta.items():
+                if key not in self._tokens:
+                    self._begun[key] = self._now()
                 self._tokens[key] = self._tokens.get(key, 0) + tokens
 
     def snapshot(self) -> dict[EngineKey, int]:
-        """A copy. A replica that is told of for the first time stands at 0, so that what it begins
-        with is seen as an increase."""
+        """A copy. A replica that is told of for the first time stands at 0 for a while, so that what
+        it begins with is seen as an increase."""
         with self._lock:
-            fresh = self._tokens.keys() - self._shown
-            self._shown |= fresh
-            return {**self._tokens, **dict.fromkeys(fresh, 0)}
+            since = self._now() - FIRST_AT_ZERO_SECONDS
+            self._begun = {key: begun for key, begun in self._begun.items() if begun > since}
+            return {**self._tokens, **dict.fromkeys(self._begun, 0)}

@@ -385,8 +385,9 @@ CREATE TABLE IF NOT EXISTS template_ranges (
 );
 
 -- Reuse across scopes by sealed minute (exporter.isolation.crossed): what requests reused that only
--- another scope had computed. `found` rows are of requests that did, or of which nobody can tell, by
--- their scope and tenant; the others are those that were checked and did not. NULL: not given.
+-- another scope had computed. `found` rows are of requests that did, by their scope and tenant; the
+-- others are of those that were checked and did not, and of those of which nobody can tell. NULL: not
+-- given.
 CREATE TABLE IF NOT EXISTS cross_scope_minutes (
     minute TIMESTAMP NOT NULL, model VARCHAR, replica VARCHAR, found BOOLEAN NOT NULL,
     scope VARCHAR, tenant VARCHAR,
