@@ -125,8 +125,8 @@ class CrossedTotals:
                 self._tokens[key] = self._tokens.get(key, 0) + tokens
 
     def snapshot(self) -> dict[EngineKey, int]:
-        """A copy. A replica that is told of for the first time stands at 0 for a while, so that what
-        it begins with is seen as an increase."""
+        """A copy. A replica that is told of for the first time stands at 0 for a while, so that
+        what it begins with is seen as an increase."""
         with self._lock:
             since = self._now() - FIRST_AT_ZERO_SECONDS
             self._begun = {key: begun for key, begun in self._begun.items() if begun > since}
