@@ -14,25 +14,14 @@ WITH selected AS (
     SELECT
         CASE
             WHEN getvariable('dimension') IS NULL THEN error('set the variable dimension')
-            WHEN getvariable('dimension') = 'model' THEN model
-            WHEN getvariable('dimension') = 'replica' THEN replica
-            WHEN getvariable('dimension') = 'route' THEN route
-            WHEN getvariable('dimension') = 'template' THEN template
-            WHEN getvariable('dimension') = 'template_version' THEN template_version
-            WHEN getvariable('dimension') = 'tenant' THEN tenant
-            WHEN getvariable('dimension') = 'source' THEN source
-            ELSE error('unknown dimension ' || getvariable('dimension'))
+            ELSE value
         END AS value,
         prompt_tokens, requests
-    FROM traffic
-    WHERE
-        in_window(ts, getvariable('since'), getvariable('until'))
-        AND answers(kept_as, getvariable('dimension'), getvariable('replica'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_traffic(
+        getvariable('dimension'), getvariable('since'), getvariable('until'),
+        getvariable('model'), getvariable('replica'), getvariable('route'),
+        getvariable('template'), getvariable('tenant')
+    )
     UNION ALL
     SELECT DISTINCT
         CASE getvariable('dimension') WHEN 'model' THEN model WHEN 'replica' THEN replica END

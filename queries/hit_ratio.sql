@@ -27,28 +27,11 @@ columns:
   request_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "reuse_requests / reported_requests; read it only next to token_hit_ratio."}
 */
 WITH selected AS (
-    SELECT
-        *,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'replica' THEN replica
-            WHEN getvariable('by') = 'route' THEN route
-            WHEN getvariable('by') = 'template' THEN template
-            WHEN getvariable('by') = 'template_version' THEN template_version
-            WHEN getvariable('by') = 'tenant' THEN tenant
-            WHEN getvariable('by') = 'source' THEN source
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value
-    FROM traffic
-    WHERE
-        in_window(ts, getvariable('since'), getvariable('until'))
-        AND answers(kept_as, getvariable('by'), getvariable('replica'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_traffic(
+        getvariable('by'), getvariable('since'), getvariable('until'),
+        getvariable('model'), getvariable('replica'), getvariable('route'),
+        getvariable('template'), getvariable('tenant')
+    )
     UNION ALL BY NAME
     SELECT NULL AS value WHERE getvariable('by') IS NULL  -- one row even without traffic
 ),

@@ -30,41 +30,18 @@ columns:
 */
 -- Read twice, the first time few columns: cheaper than to keep millions of rows.
 WITH selected AS NOT MATERIALIZED (
-    SELECT
-        *,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'replica' THEN replica
-            WHEN getvariable('by') = 'route' THEN route
-            WHEN getvariable('by') = 'template' THEN template
-            WHEN getvariable('by') = 'template_version' THEN template_version
-            WHEN getvariable('by') = 'tenant' THEN tenant
-            WHEN getvariable('by') = 'source' THEN source
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value
-    FROM traffic
-    WHERE
-        in_window(ts, getvariable('since'), getvariable('until'))
-        AND answers(kept_as, getvariable('by'), getvariable('replica'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_traffic(
+        getvariable('by'), getvariable('since'), getvariable('until'),
+        getvariable('model'), getvariable('replica'), getvariable('route'),
+        getvariable('template'), getvariable('tenant')
+    )
 ),
 
 step AS (
     SELECT
-        greatest(
-            coalesce(
-                getvariable('step_seconds'),
-                step_for(epoch(
-                    coalesce(getvariable('until'), max(ts))
-                    - coalesce(getvariable('since'), min(ts))
-                ))
-            ),
-            max(CASE kept_as WHEN 'hour' THEN 3600 WHEN 'minute' THEN 60 ELSE 1 END)
+        log_step(
+            getvariable('step_seconds'), getvariable('since'), getvariable('until'),
+            ts, kept_seconds(kept_as)
         ) AS seconds
     FROM selected
 ),

@@ -32,16 +32,12 @@ WITH basis AS (
 
 logged AS (
     SELECT ts, kept_as, prompt_tokens, reported_prompt_tokens, cached_tokens
-    FROM traffic, basis
-    WHERE
-        basis = 'log'
-        AND answers(kept_as, NULL, getvariable('replica'))
-        AND in_window(ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_traffic(
+        NULL, getvariable('since'), getvariable('until'),
+        getvariable('model'), getvariable('replica'), getvariable('route'),
+        getvariable('template'), getvariable('tenant')
+    ), basis
+    WHERE basis = 'log'
 ),
 
 step AS (
@@ -50,15 +46,9 @@ step AS (
             WHEN (SELECT basis FROM basis) = 'engine' THEN engine_step(
                 getvariable('step_seconds'), getvariable('since'), getvariable('until')
             )
-            ELSE greatest(
-                coalesce(
-                    getvariable('step_seconds'),
-                    step_for(epoch(
-                        coalesce(getvariable('until'), max(ts))
-                        - coalesce(getvariable('since'), min(ts))
-                    ))
-                ),
-                max(CASE kept_as WHEN 'hour' THEN 3600 WHEN 'minute' THEN 60 ELSE 1 END)
+            ELSE log_step(
+                getvariable('step_seconds'), getvariable('since'), getvariable('until'),
+                ts, kept_seconds(kept_as)
             )
         END AS seconds
     FROM logged

@@ -27,25 +27,13 @@ sums AS (
         CASE WHEN getvariable('by') IS NOT NULL THEN coalesce(value, '') END AS value,
         total(prompt_tokens) AS prompt_tokens,
         total(cached_tokens) AS cached_tokens,
-        total(unserved_tokens) AS unserved_tokens,
-        total(evicted_tokens) AS evicted_tokens,
-        total(expired_tokens) AS expired_tokens,
-        total(reset_tokens) AS reset_tokens,
-        total(routed_tokens) AS routed_tokens,
-        total(concurrent_tokens) AS concurrent_tokens,
-        total(isolated_tokens) AS isolated_tokens,
-        total(redeployed_tokens) AS redeployed_tokens,
-        total(layout_tokens) AS layout_tokens,
-        total(new_tokens) AS new_tokens,
-        total(rounding_tokens) AS rounding_tokens,
-        total(ineligible_tokens) AS ineligible_tokens,
-        total(unexplained_tokens) AS unexplained_tokens
+        cause_totals(selected) AS causes
     FROM selected
     GROUP BY ALL
 ),
 
 entries AS (
-    SELECT value, prompt_tokens, cached_tokens, unnest(cause_entries(sums), recursive := true)
+    SELECT value, prompt_tokens, cached_tokens, unnest(causes, recursive := true)
     FROM sums
 )
 

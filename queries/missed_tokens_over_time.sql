@@ -25,15 +25,9 @@ WITH selected AS (
 
 step AS (
     SELECT
-        greatest(
-            coalesce(
-                getvariable('step_seconds'),
-                step_for(epoch(
-                    coalesce(getvariable('until'), max(ts))
-                    - coalesce(getvariable('since'), min(ts))
-                ))
-            ),
-            max(CASE kept_as WHEN 'hour' THEN 3600 ELSE 60 END)
+        log_step(
+            getvariable('step_seconds'), getvariable('since'), getvariable('until'),
+            ts, kept_seconds(kept_as)
         ) AS seconds
     FROM selected
 ),
@@ -43,25 +37,13 @@ sums AS (
         time_bucket(to_seconds(seconds), ts) AS bucket,
         CASE WHEN getvariable('by') IS NOT NULL THEN coalesce(value, '') END AS value,
         total(prompt_tokens) AS prompt_tokens,
-        total(unserved_tokens) AS unserved_tokens,
-        total(evicted_tokens) AS evicted_tokens,
-        total(expired_tokens) AS expired_tokens,
-        total(reset_tokens) AS reset_tokens,
-        total(routed_tokens) AS routed_tokens,
-        total(concurrent_tokens) AS concurrent_tokens,
-        total(isolated_tokens) AS isolated_tokens,
-        total(redeployed_tokens) AS redeployed_tokens,
-        total(layout_tokens) AS layout_tokens,
-        total(new_tokens) AS new_tokens,
-        total(rounding_tokens) AS rounding_tokens,
-        total(ineligible_tokens) AS ineligible_tokens,
-        total(unexplained_tokens) AS unexplained_tokens
+        cause_totals(selected) AS causes
     FROM selected, step
     GROUP BY ALL
 ),
 
 entries AS (
-    SELECT bucket, value, prompt_tokens, unnest(cause_entries(sums), recursive := true)
+    SELECT bucket, value, prompt_tokens, unnest(causes, recursive := true)
     FROM sums
 )
 

@@ -69,15 +69,9 @@ WITH rolled AS (
 
 step AS (
     SELECT
-        greatest(
-            coalesce(
-                getvariable('step_seconds'),
-                step_for(epoch(
-                    coalesce(getvariable('until'), max(ts))
-                    - coalesce(getvariable('since'), min(ts))
-                ))
-            ),
-            max(rolled.seconds)
+        log_step(
+            getvariable('step_seconds'), getvariable('since'), getvariable('until'),
+            ts, rolled.seconds
         ) AS seconds
     FROM rolled
 ),

@@ -55,19 +55,19 @@ WHERE
     AND matches(template, wanted_template)
     AND matches(tenant, wanted_tenant);
 
--- One row for each cause of a row of sums, those of 0 tokens included.
-CREATE OR REPLACE MACRO cause_entries(sums) AS [
-    {'cause': 'unserved', 'tokens': sums.unserved_tokens},
-    {'cause': 'evicted', 'tokens': sums.evicted_tokens},
-    {'cause': 'expired', 'tokens': sums.expired_tokens},
-    {'cause': 'reset', 'tokens': sums.reset_tokens},
-    {'cause': 'routed', 'tokens': sums.routed_tokens},
-    {'cause': 'concurrent', 'tokens': sums.concurrent_tokens},
-    {'cause': 'isolated', 'tokens': sums.isolated_tokens},
-    {'cause': 'redeployed', 'tokens': sums.redeployed_tokens},
-    {'cause': 'layout', 'tokens': sums.layout_tokens},
-    {'cause': 'new', 'tokens': sums.new_tokens},
-    {'cause': 'rounding', 'tokens': sums.rounding_tokens},
-    {'cause': 'ineligible', 'tokens': sums.ineligible_tokens},
-    {'cause': 'unexplained', 'tokens': sums.unexplained_tokens}
+-- What missed by cause, of all rows of `parts`, those of 0 tokens included.
+CREATE OR REPLACE MACRO cause_totals(parts) AS [
+    {'cause': 'unserved', 'tokens': total(parts.unserved_tokens)},
+    {'cause': 'evicted', 'tokens': total(parts.evicted_tokens)},
+    {'cause': 'expired', 'tokens': total(parts.expired_tokens)},
+    {'cause': 'reset', 'tokens': total(parts.reset_tokens)},
+    {'cause': 'routed', 'tokens': total(parts.routed_tokens)},
+    {'cause': 'concurrent', 'tokens': total(parts.concurrent_tokens)},
+    {'cause': 'isolated', 'tokens': total(parts.isolated_tokens)},
+    {'cause': 'redeployed', 'tokens': total(parts.redeployed_tokens)},
+    {'cause': 'layout', 'tokens': total(parts.layout_tokens)},
+    {'cause': 'new', 'tokens': total(parts.new_tokens)},
+    {'cause': 'rounding', 'tokens': total(parts.rounding_tokens)},
+    {'cause': 'ineligible', 'tokens': total(parts.ineligible_tokens)},
+    {'cause': 'unexplained', 'tokens': total(parts.unexplained_tokens)}
 ];

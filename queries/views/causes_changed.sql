@@ -39,19 +39,7 @@ sums AS (
         total(prompt_tokens) + total(chainless_prompt_tokens) + total(late_prompt_tokens)
             AS reported_tokens,
         total(prompt_tokens) - total(cached_tokens) AS missed_tokens,
-        total(unserved_tokens) AS unserved_tokens,
-        total(evicted_tokens) AS evicted_tokens,
-        total(expired_tokens) AS expired_tokens,
-        total(reset_tokens) AS reset_tokens,
-        total(routed_tokens) AS routed_tokens,
-        total(concurrent_tokens) AS concurrent_tokens,
-        total(isolated_tokens) AS isolated_tokens,
-        total(redeployed_tokens) AS redeployed_tokens,
-        total(layout_tokens) AS layout_tokens,
-        total(new_tokens) AS new_tokens,
-        total(rounding_tokens) AS rounding_tokens,
-        total(ineligible_tokens) AS ineligible_tokens,
-        total(unexplained_tokens) AS unexplained_tokens
+        cause_totals(selected) AS causes
     FROM selected, (VALUES (true), (false)) AS windows (is_now)
     WHERE
         ts < CASE WHEN is_now THEN until_border ELSE baseline_until_border END
@@ -67,7 +55,7 @@ entries AS (
         model, value, is_now, prompt_tokens,
         ratio(missed_tokens, prompt_tokens) AS missed_ratio,
         ratio(prompt_tokens, reported_tokens) AS explained_ratio,
-        unnest(cause_entries(sums), recursive := true)
+        unnest(causes, recursive := true)
     FROM sums
 ),
 

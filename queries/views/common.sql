@@ -102,6 +102,51 @@ CREATE OR REPLACE MACRO answers(kept_as, dimension, wanted_replica) AS
         WHEN dimension = 'replica' OR wanted_replica IS NOT NULL THEN 'minute' ELSE 'hour'
     END;
 
+-- The log's traffic that a question is of, `value` being that of the dimension it asks by.
+CREATE OR REPLACE MACRO asked_traffic(
+    dimension, since_border, until_border, wanted_model, wanted_replica, wanted_route,
+    wanted_template, wanted_tenant
+) AS TABLE
+SELECT
+    *,
+    CASE
+        WHEN dimension IS NULL THEN NULL
+        WHEN dimension = 'model' THEN model
+        WHEN dimension = 'replica' THEN replica
+        WHEN dimension = 'route' THEN route
+        WHEN dimension = 'template' THEN template
+        WHEN dimension = 'template_version' THEN template_version
+        WHEN dimension = 'tenant' THEN tenant
+        WHEN dimension = 'source' THEN source
+        ELSE error('unknown dimension ' || dimension)
+    END AS value
+FROM traffic
+WHERE
+    in_window(ts, since_border, until_border)
+    AND answers(kept_as, dimension, wanted_replica)
+    AND matches(model, wanted_model)
+    AND matches(replica, wanted_replica)
+    AND matches(route, wanted_route)
+    AND matches(template, wanted_template)
+    AND matches(tenant, wanted_tenant);
+
+-- How fine that is kept.
+CREATE OR REPLACE MACRO kept_seconds(kept_as) AS
+    CASE kept_as WHEN 'hour' THEN 3600 WHEN 'minute' THEN 60 ELSE 1 END;
+
+-- The step of rows from logs: as asked for, else by the length of the window; never finer than kept.
+CREATE OR REPLACE MACRO log_step(
+    step_seconds, since_border, until_border, moment, moment_seconds
+) AS greatest(
+    coalesce(
+        step_seconds,
+        step_for(epoch(
+            coalesce(until_border, max(moment)) - coalesce(since_border, min(moment))
+        ))
+    ),
+    max(moment_seconds)
+);
+
 -- Sums of two windows side by side, by value of the dimension: the window itself, and the baseline.
 -- Without borders the baseline is the window of equal length just before; all time has nothing
 -- before it. Values without traffic in either have no row.
