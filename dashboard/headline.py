@@ -9,6 +9,7 @@ from dashboard.figures.numbers import percent, points, whole
 from dashboard.figures.rows import Row, Rows, number, reported_cached
 from dashboard.sources import came_from
 from dashboard.words import hover
+from replay.counted import counted
 
 Basis = Literal["log", "engine", "none"]
 _QUESTION = {"log": "hit_ratio", "engine": "engine_hit_ratio", "none": "hit_ratio"}
@@ -119,15 +120,19 @@ def told(row: Row, all_computed_tokens: float) -> Row:
 
 
 def beside(lead: Headline) -> str:
-    """What stands beside the headline: the other basis and what is left out; '' if nothing."""
+    """What stands beside the headline: the other basis and what is left out; '' if nothing.
+
+    Of how many tokens the engines speak is said, as they may have been watched for less time.
+    """
     parts = []
     engine = number(lead.engine, "token_hit_ratio")
     if lead.basis == "log" and engine is not None:
-        parts.append(f"Engine counters say {percent(engine)} for the same time (all routes).")
+        of = whole(number(lead.engine, "reported_prompt_tokens"))
+        parts.append(f"Engine counters say {percent(engine)} of {of} prompt tokens (all routes).")
     if lead.basis == "engine" and lead.log.get("requests"):
         parts.append(
-            f"{whole(number(lead.log, 'requests'))} request rows carry no cached count the ratio "
-            f"could use (coverage {percent(lead.coverage)}): the engines' counters lead."
+            f"{counted(number(lead.log, 'requests'), 'request row')} without a cached count that "
+            f"the ratio could use (coverage {percent(lead.coverage)}): the engines' counters lead."
         )
     ineligible = number(lead.log, "ineligible_prompt_tokens") or 0.0
     if ineligible > 0:

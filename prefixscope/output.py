@@ -171,7 +171,7 @@ def print_table(console: Console, name: str, table: pa.Table, by: str | None) ->
 
     One row stands upright, several as a table without the columns nobody knows anything about.
     """
-    rows = registry.rows(table)
+    rows = [_told(row) for row in registry.rows(table)]
     known = [c for c in table.column_names if any(row[c] is not None for row in rows)]
     wanted = TABLE_COLUMNS.get(name, tuple(table.column_names))
     columns = [c for c in dict.fromkeys([by, *wanted]) if c in table.column_names]
@@ -187,8 +187,14 @@ def print_table(console: Console, name: str, table: pa.Table, by: str | None) ->
     return len(set(known) - set(columns))
 
 
+def _told(row: Row) -> Row:
+    """What nobody reported is unknown to a reader, though the sums for programs say 0."""
+    if row.get("reported_prompt_tokens") == 0 and row.get("prompt_tokens"):
+        return {**row, "cached_tokens": None, "computed_tokens": None}
+    return row
+
+
 def _print_upright(console: Console, row: Row, columns: Sequence[str]) -> None:
-    grid = Table(box=None, show_header=False, pad_edge=False)
     """Numbers end below each other; text begins beside its name, however long it is."""
     cells = [Text(formatter(column)(row[column])) for column in columns]
     numbers = [not isinstance(row[column], str | dict | list) for column in columns]

@@ -24,6 +24,7 @@ from prefixscope.trace_lines import (
     is_document,
     kind_of,
 )
+from replay.counted import counted
 from replay.known_blocks import mixed, numbered
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
@@ -39,7 +40,10 @@ _HEAD_BYTES = 4096
 _FILES_TO_NAME = 3
 
 # Said once, of the first line: of one line among others the line itself is wrong.
-_ANOTHER_LOG = "not a trace of hash ids; make one with `prefixscope export {} --out trace.jsonl`"
+_ANOTHER_LOG = (
+    "not a trace of hash ids; where the log has token ids, prompts or hashes (docs/chains.md), "
+    "`prefixscope export {} --out trace.jsonl` makes one"
+)
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ class TraceFile:
         unit = _UNITS.get(self.seconds_each, "seconds")
         of = "bytes" if self.of_bytes else "tokens"
         told = (
-            f"{self.name}: {len(prompts):,} requests in {_span(span)} (times read as {unit}), "
-            f"{int(prompts.prompt_tokens.sum()):,} prompt {of}, {len(prompts.blocks):,} blocks "
+            f"{self.name}: {counted(len(prompts), 'request')} in {_span(span)} (times read as "
+            f"{unit}), {int(prompts.prompt_tokens.sum()):,} prompt {of}, "
+            f"{counted(len(prompts.blocks), 'block')} "
             f"of {prompts.block_tokens} {of}, {prompts.distinct_blocks:,} different"
         )
         return ". ".join((told, *self.notes))
@@ -117,7 +122,7 @@ def name_of(paths: Sequence[Path]) -> str:
     """Files in a few words, however many there are."""
     if len(paths) <= _FILES_TO_NAME:
         return ", ".join(map(str, paths))
-    return f"{paths[0]} and {len(paths) - 1} more files"
+    return f"{paths[0]} and {counted(len(paths) - 1, 'more file')}"
 
 
 def is_trace(path: Path) -> bool:
@@ -247,14 +252,16 @@ def _notes(columns: Columns, kind: Kind) -> Iterator[str]:
     if columns.turns:
         yield "Rows of a session state what each turn adds: they were added up and sorted by time"
     if columns.starts_by_delay:
+        starts = counted(columns.starts_by_delay, "turn starts", "turns start")
         yield (
-            f"{columns.starts_by_delay:,} turns start by their delay after the start of the turn"
-            " before, as nobody tells how long its answer took"
+            f"{starts} by a delay after the start of the turn before, as nobody tells how long its "
+            "answer took"
         )
     if kind.own_times:
         yield (
-            f"Times are of each trace alone: its {len(columns.scopes.names):,} traces run one"
-            " behind the other, not beside each other"
+            "Times are of each trace alone: its "
+            f"{counted(len(columns.scopes.names), 'trace')} run one behind the other, not beside "
+            "each other"
         )
     if kind.of_bytes:
         yield "Lengths are bytes of text, and so is every figure of tokens here"
@@ -265,8 +272,8 @@ def _check_order(times: Seconds, columns: Columns) -> None:
     if len(back):
         raise PrefixscopeError(
             f"{columns.place(int(back[0]) + 1)}: its timestamp is before that of the row above, as "
-            f"in {len(back):,} of {len(times):,} rows: a cache sees requests in order of time, so "
-            "sort the rows by timestamp"
+            f"in {len(back):,} of {counted(len(times), 'row')}: a cache sees requests in order of "
+            "time, so sort the rows by timestamp"
         )
 
 
@@ -298,9 +305,9 @@ def _block_tokens(
     )
     raise PrefixscopeError(
         f"{columns.place(row)}: {int(prompt[row]):,} tokens are "
-        f"{int(_blocks_of(prompt[row], block, kind)):,} "
-        f"blocks of {block} tokens, and it has {int(lengths[row]):,} ids, as have "
-        f"{int((~fits).sum()):,} of {len(prompt):,} rows another number; {remedy}"
+        f"{counted(int(_blocks_of(prompt[row], block, kind)), 'block')} "
+        f"of {block} tokens, and it has {int(lengths[row]):,} ids, as have "
+        f"{int((~fits).sum()):,} of {counted(len(prompt), 'row')} another number; {remedy}"
     )
 
 

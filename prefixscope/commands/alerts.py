@@ -24,7 +24,11 @@ from queries.times import parse_time
 FIRING_STATUS = 3
 STATE_NAME = "alerts-told.json"
 PARTS = ("rest", "route", "template", "tenant", "stale")
-_ABOUT = ("model", "route", "template", "tenant", "replica", "subject")
+# What an alert is about, and the word before it; a subject says by itself what it is.
+_ABOUT = {
+    **{name: f"{name} " for name in ("model", "route", "template", "tenant", "replica")},
+    "subject": "",
+}
 
 
 def alerts(
@@ -166,6 +170,6 @@ def _write(as_: Output, table: pa.Table, *, everything: bool) -> None:
         since = f" since {str(row['since'])[:16].replace('T', ' ')} UTC" if row["since"] else ""
         head = f"{row['severity']} {row['state']} {row['alert']}{since}"
         console.print(head, style="bold", markup=False, soft_wrap=True)
-        about = ", ".join(str(row[name]) for name in _ABOUT if row[name])
+        about = ", ".join(f"{label}{row[name]}" for name, label in _ABOUT.items() if row[name])
         for line in filter(None, (about, row["description"], row["runbook"])):
             console.print(f"  {line}", markup=False, soft_wrap=True)

@@ -21,6 +21,7 @@ from prefixscope.init.files import look_at_path
 from prefixscope.init.found import Found, FoundLog, FoundPrometheus, FoundTarget, Remark
 from prefixscope.settings import load_settings
 from prefixscope.tables import terminal
+from replay.counted import counted
 
 _STDOUT = Path("-")
 
@@ -53,7 +54,8 @@ def init(
     for what in found:
         _print_found(console, what)
     try:
-        text = config_text(found, shlex.quote(str(out)), datetime.now(UTC))
+        name = "prefixscope.yml" if out == _STDOUT else shlex.quote(str(out))
+        text = config_text(found, name, datetime.now(UTC))
     except PrefixscopeError as error:
         given = "" if places else "; name engines and logs, like prefixscope init http://HOST:8000"
         raise PrefixscopeError(f"{error}{given}") from error
@@ -108,7 +110,7 @@ def _print_found(console: Console, found: Found) -> None:
             told = (found.url, f"{found.title}, target {found.name}", "")
         case FoundPrometheus():
             jobs = ", ".join(f"{job} ({count})" for job, count in found.jobs.items())
-            read = f"{found.answered} of {found.tried} pages tried can be read from here"
+            read = f"{found.answered} of {counted(found.tried, 'page')} tried can be read from here"
             told = (found.url, f"{found.title}, jobs {jobs}; {read}", "")
         case FoundLog():
             told = (found.path, f"{found.format} ({found.because}), source {found.source}", "")

@@ -188,7 +188,7 @@ def _log_facts(log: IngestSummary) -> list[tuple[str, str]]:
     return [
         *facts,
         ("prompt tokens", f"{log.prompt_tokens:,}"),
-        ("cached tokens", f"{log.cached_tokens:,}"),
+        ("cached tokens", f"{log.cached_tokens:,}" if log.reported_prompt_tokens else "–"),
         ("token hit ratio", percent(log.token_hit_ratio)),
         ("coverage", percent(log.coverage_ratio)),
     ]

@@ -1,7 +1,9 @@
 """`query` and `now`: answers in the terminal."""
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -12,14 +14,23 @@ from prefixscope import now_terminal, output
 from prefixscope.client import WrongQuestion, connect
 from prefixscope.commands import options
 from prefixscope.output import Output
-from prefixscope.tables import terminal
+from prefixscope.tables import Column, print_rows, terminal
 from queries import registry
+from queries.header import Question
 from queries.on_call.screen import Looking, look
 from queries.times import parse_time
+from replay.counted import counted
 
 
 def query(
-    name: Annotated[str, typer.Argument(help="The question, like hit_ratio or movers.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="The question, like hit_ratio or movers.",
+            show_default="list them all",
+        ),
+    ] = None,
     by: Annotated[str | None, typer.Option(help="One row for each value of this.")] = None,
     since: Annotated[
         str | None,
@@ -34,10 +45,15 @@ def query(
     token: options.Token = None,
     as_: Annotated[Output, typer.Option("--output", help="How to write it.")] = Output.TABLE,
 ) -> None:
-    """Answer a question. Without a known NAME the error lists them all.
+    """Answer a question; without NAME, list all questions and what each can be asked by.
 
     Example: prefixscope query hit_ratio --by tenant --since 24h
     """
+    if name is None:
+        _list_questions()
+        return
+    if url is None and name not in registry.questions():  # known before there is a store
+        raise typer.BadParameter(_unknown(name))
     params: dict[str, str] = dict(_pair(text) for text in param or [])
     given = {"by": by, "since": since, "until": until}
     params.update({key: value for key, value in given.items() if value is not None})
@@ -55,6 +71,28 @@ def query(
         output.write(as_, table)
 
 
+def _list_questions() -> None:
+    rows = [
+        {"name": asked.name, "question": asked.question, "by": ", ".join(_dimensions(asked))}
+        for asked in registry.questions().values()
+    ]
+    columns: list[Column] = [("question", "name", str), ("answers", "question", str),
+                             ("--by", "by", str)]  # fmt: skip
+    print_rows(terminal(), columns, rows)
+
+
+def _dimensions(asked: Question) -> Sequence[str]:
+    by = asked.params.get("by")
+    return () if by is None else by.one_of or ()
+
+
+def _unknown(name: str) -> str:
+    """With those it may have been meant for, as the list of all is long."""
+    near = get_close_matches(name, registry.questions(), n=3, cutoff=0.5)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ";"
+    return f"unknown question {name!r}{meant} prefixscope query lists them all"
+
+
 def _pair(text: str) -> tuple[str, str]:
     """`name=value`; the value may hold anything."""
     name, separator, value = text.partition("=")
@@ -66,7 +104,9 @@ def _pair(text: str) -> tuple[str, str]:
 def _print(name: str, table: pa.Table, by: str | None) -> None:
     left_out = output.print_table(terminal(), name, table, by)
     if left_out:
-        options.messages().print(f"{left_out} more columns with --output json", style="dim")
+        options.messages().print(
+            f"{counted(left_out, 'more column')} with --output json", style="dim"
+        )
 
 
 def now(

@@ -23,6 +23,10 @@ USUAL = (
     "127.0.0.1:8000", "127.0.0.1:30000", "127.0.0.1:8080", "127.0.0.1:4000", "127.0.0.1:9090",
     "127.0.0.1:29000",
 )  # fmt: skip
+# What `logs` can follow without init having looked: prefixes of objects, LiteLLM's database.
+_FOLLOWED = {"s3": "docs/object-stores.md", "gs": "docs/object-stores.md",
+             "az": "docs/object-stores.md", "postgresql": "docs/spend-logs.md",
+             "postgres": "docs/spend-logs.md"}  # fmt: skip
 _BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "wasbs", "r2", "oss", "hdfs")
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}(/\S*)?")
 # Of the pages a Prometheus lists so many are tried.
@@ -37,6 +41,9 @@ def is_address(given: str) -> bool:
 def look_at_address(given: str) -> Iterator[Found]:
     """What is there. Never raises for what answers."""
     scheme = urlsplit(given).scheme.lower() if "://" in given else "http"
+    if scheme in _FOLLOWED:
+        yield _followed(given, _FOLLOWED[scheme])
+        return
     if scheme in _BUCKETS:
         yield _bucket(given)
         return
@@ -70,9 +77,21 @@ def _shown(given: str) -> str:
     return re.sub(r"(?<=//)[^@\s]*@|\?.*", "", given)
 
 
+def _followed(given: str, page: str) -> Remark:
+    """Where keys are in the environment and rows cost money, only a person decides to look."""
+    place = _shown(given)
+    if place.startswith("postgres"):
+        place = place.replace("://", "://USER@", 1)
+    return Remark(
+        place, f"can be followed, but init does not look into it ({page})",
+        f"under logs: - {{source: NAME, path: {place}}}; or once: prefixscope ingest {place} "
+        "--source NAME",
+    )  # fmt: skip
+
+
 def _bucket(given: str) -> Remark:
     return Remark(
-        _shown(given), "a bucket: reading object stores is not supported yet",
+        _shown(given), "a bucket of a kind that is not read: s3://, gs:// and az:// are",
         "copy the logs here and name the files, or pipe them: aws s3 cp URL - | prefixscope ingest "
         "- --source NAME",
     )  # fmt: skip

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from prefixscope.lint.reading import PromptLog
+from replay.counted import counted
 from replay.layout.against import Comparison, Parting
 from replay.layout.findings import Finding, Proof, Quote, Report, TemplateReport
 
@@ -21,6 +22,7 @@ _WORDS = {
     "request": "with every request", "session": "with every session", "user": "with every user",
     "day": "with every day", "once": "once",
 }  # fmt: skip
+_FORMS = {"plain text": "prompts of plain text"}
 _TOKENS = {
     "ids": "Tokens are those of the log",
     "tokenizer": "Tokens are of the tokenizer, without what the chat template adds",
@@ -107,7 +109,7 @@ def print_report(console: Console, report: Report, log: PromptLog, quotes: bool)
     for template in report.templates:
         if len(report.templates) > 1 and template.findings:
             console.print(
-                f"Template {template.name}: {template.requests:,} requests, "
+                f"Template {template.name}: {counted(template.requests, 'request')}, "
                 f"{scaled(template.prompt_tokens, report):,} prompt tokens",
                 style="bold", markup=False,
             )  # fmt: skip
@@ -120,7 +122,7 @@ def print_report(console: Console, report: Report, log: PromptLog, quotes: bool)
 
 
 def _head(report: Report, log: PromptLog) -> Iterator[str]:
-    forms = ", ".join(f"{count:,} {form}" for form, count in log.forms.items())
+    forms = ", ".join(f"{count:,} {_FORMS.get(form, form)}" for form, count in log.forms.items())
     order = "in the order of their times" if report.ordered else "in the order of the file"
     yield f"{forms}, {order}"
     if report.compared_requests < report.requests:
@@ -131,7 +133,7 @@ def _head(report: Report, log: PromptLog) -> Iterator[str]:
     )  # fmt: skip
     size = (
         "a cache that loses nothing" if report.capacity_blocks is None
-        else f"a cache of {report.capacity_blocks:,} blocks"
+        else f"a cache of {counted(report.capacity_blocks, 'block')}"
     )  # fmt: skip
     yield f"{tokens}. Replayed through {size}, in blocks of {report.block_tokens} tokens"
 
@@ -140,7 +142,7 @@ def _print_finding(
     console: Console, number: int, finding: Finding, report: Report, quotes: bool
 ) -> None:
     index = scaled(finding.token_index, report)
-    more = f" and {finding.more_places:,} more places" if finding.more_places else ""
+    more = f" and {counted(finding.more_places, 'more place')}" if finding.more_places else ""
     console.print(Text.assemble(
         (f"{number:>2}  ", "dim"), (finding.kind, "bold yellow"),
         f" changes {_WORDS[finding.frequency]}: ", (finding.segment, "bold"),
@@ -214,12 +216,13 @@ def _notes(report: Report, log: PromptLog) -> Iterator[str]:
         )
     if report.unknown_joins:
         yield (
-            f"{report.unknown_joins:,} answers come back as equal text; token identity unknown: "
+            f"{counted(report.unknown_joins, 'answer comes', 'answers come')} back as equal text; "
+            "token identity unknown: "
             "only a log with token ids tells whether the tokens are equal too"
         )
     if log.skipped:
         count = sum(log.skipped.values())
-        yield f"{count:,} rows left out; {log.first_skipped}"
+        yield f"{counted(count, 'row')} left out; {log.first_skipped}"
 
 
 def print_comparison(

@@ -128,7 +128,10 @@ SELECT
         coalesce('; most lost by ' || contributor, ''),
         -- Without counts there is no finding about the cache.
         CASE WHEN class <> 'telemetry' THEN '; missed tokens against a week before: ' || causes END,
-        CASE WHEN history_weeks < 4 THEN format('; {} weeks of history', history_weeks) END,
+        CASE
+            WHEN history_weeks = 1 THEN '; 1 week of history'
+            WHEN history_weeks < 4 THEN format('; {} weeks of history', history_weeks)
+        END,
         '.'
     ) AS description
 FROM dropped

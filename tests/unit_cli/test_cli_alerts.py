@@ -40,7 +40,7 @@ def test_what_fires_is_printed_and_is_the_exit_status(cli: Cli, store: Path) -> 
     assert done.status == 3
     assert done.out.splitlines() == [
         "ticket firing PrefixcacheResetStorm since 2026-11-30 10:30 UTC",
-        "  m, r",
+        "  model m, replica r",
         "  3 resets within an hour.",
         "  docs/runbooks/PrefixcacheResetStorm.md",
     ]

@@ -95,8 +95,8 @@ def test_another_log_is_told_apart_from_a_damaged_trace(tmp_path: Path, line: st
     path = tmp_path / "log.jsonl"
     path.write_text(f"{line}\n")
     assert refusal(path) == (
-        f"{path}, line 1: not a trace of hash ids; make one with `prefixscope export {path} "
-        "--out trace.jsonl`"
+        f"{path}, line 1: not a trace of hash ids; where the log has token ids, prompts or hashes "
+        f"(docs/chains.md), `prefixscope export {path} --out trace.jsonl` makes one"
     )
     path.write_text('{"timestamp": "x", "input_length": 5, "hash_ids": [1]}\n')
     assert "$.timestamp" in refusal(path), "a trace whose first line is wrong"

@@ -132,11 +132,26 @@ def test_a_litellm_can_also_send_its_rows() -> None:
     assert "/v1/requests?source=litellm" in rows_remark.todo
 
 
-@pytest.mark.parametrize("bucket", ["s3://key:secret@logs/a/", "gs://logs", "abfss://c@acc/x"])
-def test_buckets_are_recognised_and_said_to_be_not_supported(bucket: str) -> None:
-    found = one(list(look_at_address(bucket)))
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("s3://key:secret@logs/a/", "s3://logs/a/"),
+        ("gs://logs", "gs://logs"),
+        ("postgresql://reader:secret@db/litellm", "postgresql://USER@db/litellm"),
+    ],
+)
+def test_what_can_be_followed_unseen_is_told_with_its_entry(given: str, shown: str) -> None:
+    found = one(list(look_at_address(given)))
     assert isinstance(found, Remark)
-    assert "not supported yet" in found.what
+    assert f"path: {shown}" in found.todo
+    assert f"prefixscope ingest {shown} " in found.todo
+    assert "secret" not in repr(found)
+
+
+def test_a_bucket_that_cannot_be_read_is_told_with_those_that_can() -> None:
+    found = one(list(look_at_address("abfss://c:secret@acc/x")))
+    assert isinstance(found, Remark)
+    assert "s3://, gs:// and az:// are" in found.what
     assert "secret" not in repr(found)
 
 
@@ -268,7 +283,7 @@ def test_a_config_is_written_with_what_comes_next(cli: RunCli, tmp_path: Path) -
     assert [t.url for t in settings.scrape.targets.static] == [f"{server.url}/metrics"]
     assert [log.source for log in settings.logs] == ["gateway"]
     text = (tmp_path / "prefixscope.yml").read_text()
-    assert "# - s3://b: a bucket" in text
+    assert "# - s3://b: can be followed" in text
     assert "# - nosuch.jsonl: there is no such file" in text
     assert CANARY not in text + done.out + done.err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["gateway.jsonl", "prefixscope.yml"]
