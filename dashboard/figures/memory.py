@@ -23,13 +23,15 @@ def usage_with_ratio(
 ) -> go.Figure:
     """Hit ratio (above) and KV in use per replica (beneath) on one time axis.
 
-    At most `MOST_REPLICAS` lines, the fullest; the page says how many are left out.
+    At most `MOST_REPLICAS` lines, the fullest; the page says how many are left out. In order of
+    name: who is fullest changes from minute to minute, and a replica's colour must not.
     """
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06,
                            row_heights=[0.4, 0.6])  # fmt: skip
     above = with_gaps(ratio, step_seconds)
     _line(figure, above, "token_hit_ratio", label, CACHED, row=1)
-    for colour, (replica, rows) in zip(REPLICAS, fullest(memory).items(), strict=False):
+    shown = sorted(list(fullest(memory).items())[:MOST_REPLICAS], key=lambda one: str(one[0]))
+    for colour, (replica, rows) in zip(REPLICAS, shown, strict=False):
         _line(figure, with_gaps(rows, step_seconds), "kv_usage_ratio", chart_text(replica), colour,
               row=2)  # fmt: skip
     style(figure, 470)

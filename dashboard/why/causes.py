@@ -52,7 +52,10 @@ def _nothing(row: Row) -> None:
     elif number(row, "unreported_prompt_tokens"):
         st.info("No request in this window reports its cached tokens, so nothing can be explained.")
     else:
-        st.info("No explained requests in this window: causes come two minutes late.")
+        st.info("No explained requests in this window: causes are named two minutes late, of "
+                "request rows with hashes of their prompts. Where no such rows come, one step adds "
+                "them: put the tap before the engine (`prefixscope tap`), or send token ids or "
+                "prompts with the log (docs/chains.md).")  # fmt: skip
 
 
 def _groups(answers: Answers) -> None:

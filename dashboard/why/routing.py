@@ -16,7 +16,7 @@ def body(answers: Answers) -> None:
     )
     rows = [row for row in answers.rows("routing_losses") if number(row, "prompt_tokens")]
     if not rows:
-        st.caption("No explained requests in this window.")
+        st.caption("No explained requests in this window; the tab Causes says what they take.")
         return
     st.caption("The most a router could win, beside the balance: what sends every request to "
                "where its prefix is makes one replica the busiest. "

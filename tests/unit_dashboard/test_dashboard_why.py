@@ -74,7 +74,7 @@ def test_what_is_not_explained_is_said(exporter: Exporter, open_page: Open) -> N
         ({"chainless_prompt_tokens": 500}, "carry no chains of block hashes"),
         ({"late_prompt_tokens": 500}, "came after their minutes were sealed"),
         ({"unreported_prompt_tokens": 500}, "reports its cached tokens"),
-        ({}, "causes come two minutes late"),
+        ({}, "causes are named two minutes late"),
     ],
 )
 def test_nothing_explained_says_why_and_what_to_do(
