@@ -118,7 +118,8 @@ def _init_and_serve_bring_data(place: Place) -> None:
         wait_for("rows and pages", taken, 60, process, log)
         status, told = place.doctor("--config", "prefixscope.yml", "--strict")
         (ratio,) = answer(exporter, "hit_ratio")
-    assert (status, told["worst"], told["level"]) == (0, "ok", 1), told
+    # The client's rows carry the token ids of their prompts, which make chains.
+    assert (status, told["worst"], told["level"]) == (0, "ok", 3), told
     assert ratio["prompt_tokens"] == sum(usage["prompt_tokens"] for usage in usages)
     assert ratio["cached_tokens"] == sum(
         usage["prompt_tokens_details"]["cached_tokens"] for usage in usages
