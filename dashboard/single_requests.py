@@ -8,6 +8,7 @@ from dashboard.controls import choose
 from dashboard.figures.numbers import whole
 from dashboard.figures.rows import Rows
 from dashboard.tables import Column
+from replay.counted import counted
 
 PAGE_ROWS = 100
 ORDERS = {
@@ -53,7 +54,7 @@ def show(answers: Answers) -> None:
         "requests", order=order, limit=PAGE_ROWS, offset=offset
     )  # fmt: skip
     st.caption(
-        f"{whole(offset + 1)} to {whole(offset + len(rows))} of {whole(total)} requests, "
+        f"{whole(offset + 1)} to {whole(offset + len(rows))} of {counted(total, 'request')}, "
         f"{ORDERS[order]}. The table's toolbar saves this page as CSV; "
         "`prefixscope query requests --param limit=1000000 --output csv` all of them."
     )

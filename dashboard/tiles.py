@@ -17,6 +17,7 @@ from dashboard.figures.rows import Row, Rows, number
 from dashboard.headline import Headline, ratio_hover
 from dashboard.pain import Load, Ttft, waiting
 from dashboard.words import hover
+from replay.counted import counted
 
 Good = Literal["up", "down", "neither"]
 _COLOUR: dict[Good, Literal["normal", "inverse", "off"]] = {
@@ -96,7 +97,7 @@ def memory_tiles(fleet: Row, source: str = "") -> None:
     where the engines' figures come from."""
     capacity = number(fleet, "capacity_tokens")
     used = number(fleet, "kv_usage_ratio")
-    sums = f"Weighted by capacity over {whole(number(fleet, 'replicas'))} replicas."
+    sums = f"Weighted by capacity over {counted(number(fleet, 'replicas'), 'replica')}."
     columns = st.columns(5)
     with columns[0]:
         tile("KV in use, fleet", percent(used),

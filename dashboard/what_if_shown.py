@@ -26,6 +26,7 @@ from dashboard.replayed.rows import (
 from dashboard.tables import Column
 from dashboard.what_if_choices import Asked
 from dashboard.what_if_run import Replayed
+from replay.counted import counted
 from replay.differences import PREFILL
 from replay.experiment import Experiment
 from replay.experiment_json import all_words, as_json
@@ -63,8 +64,8 @@ def _replayed(asked: Asked, found: Replayed) -> str:
     requests = max(each.requests + each.refused_requests for each in found.experiment.results)
     days = found.experiment.days
     within = f" within {span(timedelta(days=days))}" if days else ""
-    return (f"{requests:,} requests of {code_span(found.model)}{within}, of the window {since} to "
-            f"{until} UTC.")  # fmt: skip
+    return (f"{counted(requests, 'request')} of {code_span(found.model)}{within}, of the window "
+            f"{since} to {until} UTC.")  # fmt: skip
 
 
 def _ends(asked: Asked) -> list[str]:

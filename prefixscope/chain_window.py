@@ -12,6 +12,7 @@ from exporter.errors import PrefixscopeError
 from prefixscope.client import Answers, Exporter
 from prefixscope.waterfall.attribution import HORIZON
 from queries import registry
+from replay.counted import counted
 
 # What was there before a window is told by the rows before it: as many as there is memory for.
 _HISTORIES = (HORIZON, timedelta(days=1), timedelta(hours=1), timedelta())
@@ -101,7 +102,8 @@ def ask_chains(
         if hashes <= room.hashes:
             return Chains(_answer(answers, "request_chains", asked), span)
     raise PrefixscopeError(
-        f"the chains of these requests have {hashes:,} hashes, and {room.words}: {_NARROWER}"
+        f"the chains of these requests have {counted(hashes, 'hash', 'hashes')}, and "
+        f"{room.words}: {_NARROWER}"
     )
 
 
@@ -130,12 +132,14 @@ def _refuse_unexplained(counts: dict[str, int]) -> None:
         )
     if not counts["requests"]:
         raise PrefixscopeError(
-            f"none of {counts['stored_requests']:,} requests lies between --since and --until: "
+            f"none of {counted(counts['stored_requests'], 'request')} lies between --since and "
+            "--until: "
             "widen the window"
         )
     if not counts["prompt_requests"]:
         raise PrefixscopeError(
-            f"none of {counts['requests']:,} requests tells its prompt tokens, so none can be "
+            f"none of {counted(counts['requests'], 'request')} tells its prompt tokens, so none "
+            "can be "
             "explained: where the log holds the text of prompts, give the model's tokenizer with "
             "--tokenizer; where another format was taken, name it with --format (known: "
             "prefixscope formats); else use a log that has them"

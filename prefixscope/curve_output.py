@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from prefixscope.tables import Column, formatter, print_rows, terminal
+from replay.counted import counted
 
 if TYPE_CHECKING:
     from replay.curve import Curve
@@ -171,7 +172,7 @@ def _print_groups(console: Console, shown: CurveShown, sizes: Sequence[int], by:
         (by, "name", formatter("name")),
         ("requests", "requests", formatter("requests")),
         ("prompt tokens", "prompt_tokens", formatter("tokens")),
-        *((f"{size:,} blocks", f"{size}_ratio", formatter("ratio")) for size in capacities),
+        *((counted(size, "block"), f"{size}_ratio", formatter("ratio")) for size in capacities),
         ("unlimited", "unlimited_ratio", formatter("ratio")),
         ("enough blocks", "enough_blocks", formatter("blocks")),
     ]
@@ -208,7 +209,8 @@ def _words(shown: CurveShown) -> list[str]:
     each = f" of each {shown.by or 'replica'}" if shown.caches > 1 else ""
     most = found.blocks_for(_NEARLY_ALL)
     nothing_more = (
-        f"From {found.enough_blocks:,} blocks{each} on more memory wins nothing; {most:,} win "
+        f"From {counted(found.enough_blocks, 'block')}{each} on more memory wins nothing; "
+        f"{most:,} win "
         f"{_NEARLY_ALL:.0%} of that. An upper bound: requests in their order, without a clock."
     )
     return [*_words_of_worth(shown, each), nothing_more]
@@ -241,6 +243,6 @@ def _size(amount: float, unit: str) -> str:
 
 
 def _rate(points: float, per: float, unit: str) -> str:
-    of = "a GiB" if unit == "GiB" else f"each {per:,.0f} blocks"
+    of = "a GiB" if unit == "GiB" else f"each {counted(per, 'block')}"
     told = f"{points:,.0f}" if points >= _WHOLE_POINTS else f"{points:.2g}"
     return f"{told} {of}"

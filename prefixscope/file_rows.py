@@ -17,6 +17,7 @@ from prefixscope.commands import options
 from prefixscope.commands.load import by_name
 from prefixscope.loading import DEFAULT_SOURCE, STDIN, load, recorded_events
 from prefixscope.waterfall.heard import EventFiles, Heard
+from replay.counted import counted
 
 # The flag of a row whose ids do not fit its length.
 _MISFIT = "hash_count"
@@ -71,14 +72,15 @@ def _refuse_misfits(name: str, log: IngestSummary) -> None:
     misfits = log.flags.get(_MISFIT, 0)
     if misfits * 2 > log.accepted:
         raise PrefixscopeError(
-            f"{name}: {misfits:,} of {log.accepted:,} rows have another number of hash ids than "
+            f"{name}: {misfits:,} of {counted(log.accepted, 'row')} have another number of hash "
+            "ids than "
             "their length has blocks, by whatever block size: a row needs ceil(length / block) ids"
         )
 
 
 def _became(log: IngestSummary) -> str:
     """What became of a file, in one line; counts of 0 are left out."""
-    facts = [log.format, f"{log.accepted:,} rows"]
+    facts = [log.format, f"{counted(log.accepted, 'row')}"]
     if log.duplicate:
         facts.append(f"{log.duplicate:,} duplicate")
     if log.rejected:

@@ -9,6 +9,7 @@ from rich.console import Console
 from prefixscope.tables import Column, formatter, print_rows, printable, terminal
 from replay import experiment_json
 from replay.arms import MENDED
+from replay.counted import counted
 from replay.experiment_json import all_words
 from replay.gain_words import a_day, amount, arm_row, days_told, group_row
 
@@ -153,8 +154,9 @@ def _print_limits(console: Console, found: "Experiment") -> None:
         is_same = all(each.refused_requests == refused for each in found.results)
         where = "" if is_same else f" in {worst.arm}, fewer in others"
         console.print(
-            f"{refused:,} of {refused + worst.requests:,} requests are larger than a replica's "
-            f"memory{where}: refused, and in no figure.",
+            f"{refused:,} of {counted(refused + worst.requests, 'request')} "
+            f"{'is' if refused == 1 else 'are'} larger than a replica's memory{where}: refused, "
+            "and in no figure.",
             style="yellow",
         )
     if found.observed_ratio is not None:

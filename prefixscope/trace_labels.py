@@ -9,6 +9,7 @@ import numpy as np
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.packed import DAMAGED, open_input
+from replay.counted import counted
 from replay.recorded import Labels
 
 
@@ -41,7 +42,8 @@ def read_labels(path: Path, requests: int) -> TraceLabels:
     lines = _lines(path)
     if len(lines) != requests:
         raise PrefixscopeError(
-            f"{path}: {len(lines):,} lines of labels beside a trace of {requests:,} requests: give "
+            f"{path}: {counted(len(lines), 'line')} of labels beside a trace of "
+            f"{counted(requests, 'request')}: give "
             "the file that `prefixscope export --labels` wrote with this trace"
         )
     named = {name: [getattr(line, name) for line in lines] for name in _Line.__struct_fields__}

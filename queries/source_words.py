@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from replay.counted import counted as in_words
+
 Row = Mapping[str, Any]
 Quoted = Callable[[object], str]
 
@@ -57,13 +59,9 @@ def counted(row: Row, quoted: Quoted = str) -> str:
     """The same, of a log with its rows."""
     if row["kind"] != "log":
         return name(row, quoted)
-    amount = _amount(row["rows"], "row")
+    amount = in_words(row["rows"], "row")
     told = name(row, quoted)
     return f"{told[:-1]}, {amount})" if row["source"] else f"{told} ({amount})"
-
-
-def _amount(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _whose(row: Row) -> str:
@@ -71,7 +69,7 @@ def _whose(row: Row) -> str:
 
 
 def _targets(row: Row) -> str:
-    return _amount(row["targets"] or 0, "target")
+    return in_words(row["targets"] or 0, "target")
 
 
 def details(row: Row) -> str:

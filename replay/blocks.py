@@ -24,6 +24,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from replay.counted import counted
+
 
 def reusable_blocks(prompt_tokens: int, block_tokens: int) -> int:
     """Count the blocks of a prompt that could be reused at best: ⌊(P − 1) / B⌋, 0 if empty."""
@@ -109,7 +111,8 @@ class BlockPool:
         """
         if total_blocks > self.capacity_blocks:
             raise ValueError(
-                f"a request of {total_blocks} blocks never fits into {self.capacity_blocks}"
+                f"a request of {counted(total_blocks, 'block')} never fits into "
+                f"{self.capacity_blocks}"
             )
         hit_blocks = self.look_up(chain[: min(reusable, prompt_blocks)])
         hits = list(chain[:hit_blocks])
@@ -145,7 +148,8 @@ class BlockPool:
     def clear(self) -> None:
         """Forget every cached block, as a restart does. Only while nothing runs."""
         if self.running_blocks:
-            raise ValueError(f"{self.running_blocks} blocks are held by running requests")
+            held = counted(self.running_blocks, "block is", "blocks are")
+            raise ValueError(f"{held} held by running requests")
         self._idle.clear()
 
     def _hold(self, hits: list[int]) -> None:

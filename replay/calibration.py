@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from replay.clock import USUAL_HOST, Clock, Tier
+from replay.counted import counted
 
 Row = Mapping[str, object]
 # The questions whose answers are asked for, and by what; of the window that is replayed.
@@ -84,7 +85,6 @@ class Calibration:
     def words(self, given: Collection[str] = ()) -> list[str]:
         """A line for each figure, with where it is from, but for those `given` by name."""
         figures = {
-            "replicas": ("{:,.0f} replicas", self.replicas),
             "capacity_tokens": ("memory for {:,.0f} tokens a replica", self.capacity_tokens),
             "block_tokens": ("block of {:.0f} tokens", self.block_tokens),
             "prefill_tokens_per_second": ("prefill of {:,.0f} tokens/s",
@@ -94,7 +94,9 @@ class Calibration:
             "decode_seconds_per_token": ("{:.3g} s a generated token",
                                          self.decode_seconds_per_token),
         }  # fmt: skip
-        lines = [
+        lines = [f"{counted(self.replicas.value, 'replica')}: {self.replicas.source}"]
+        lines = [] if "replicas" in given else lines
+        lines += [
             f"{told.format(figure.value)}: {figure.source}"
             for name, (told, figure) in figures.items()
             if figure is not None and name not in given
@@ -209,7 +211,7 @@ def _prefill(speeds: Sequence[Row]) -> Figure:
     requests = sum(_numbers(speeds, "requests"))
     least = min(_numbers(speeds, "fit"), default=0.0)
     bases = " and ".join(sorted({str(row.get("basis")) for row in speeds}))
-    said = f"estimated from {bases} of {requests:,.0f} requests, fit from {least:.2f}"
+    said = f"estimated from {bases} of {counted(requests, 'request')}, fit from {least:.2f}"
     return Figure(median(rates), said + _median(rates))
 
 
@@ -227,7 +229,9 @@ def _decode(speeds: Sequence[Row]) -> Figure:
         return Figure(USUAL_DECODE_SECONDS_PER_TOKEN, usual, False)
     times = _numbers(rows, "seconds_per_token")
     told, requests = sum(_numbers(rows, "told_requests")), sum(_numbers(rows, "requests"))
-    said = f"from {told:,.0f} requests ({told / requests:.0%} tell it) under the load there was"
+    said = (
+        f"from {counted(told, 'request')} ({told / requests:.0%} tell it) under the load there was"
+    )
     return Figure(median(times), said + _median(times))
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from replay.counted import counted
+
 MICROSECOND = 1e-6
 
 
@@ -48,7 +50,8 @@ class Clock:
              f"{overhead:g} ms beside that for {step}"),
             (f"decode of {decode:g} ms a token, which holds memory, is held up by prefill on the "
              "same replica, and does not slow it"),
-            (f"at most {self.most_running} requests run at once, each with memory for all of its "
+            (f"at most {counted(self.most_running, 'request runs', 'requests run')} at once, "
+             "each with memory for all of its "
              "prompt and answer"),
             self._knowledge(),
         ]  # fmt: skip
@@ -90,7 +93,8 @@ class Tier:
         written = "when they are computed" if self.writes_through else "when they are lost above"
         loaded = "while the rest is computed" if self.overlaps else "before the rest is computed"
         return (
-            f"{self.name} tier of {self.capacity_blocks:,} blocks for {whose}, written {written}, "
+            f"{self.name} tier of {counted(self.capacity_blocks, 'block')} for {whose}, written "
+            f"{written}, "
             f"loaded at {self.tokens_per_second:,.0f} tokens/s after "
             f"{self.latency_seconds * 1e3:g} ms, {loaded}"
         )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from replay.arms import MERGED, Arm, base_of
+from replay.counted import counted
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
 from replay.groups import GroupResult
@@ -96,7 +97,7 @@ def _subject(change: _Change) -> str:
     return {
         "caches": "Caching",
         "router": f"Routing by {arm.router}",
-        "replicas": f"Serving by {arm.replicas} replicas instead of {setting.replicas}",
+        "replicas": f"Serving by {counted(arm.replicas, 'replica')} instead of {setting.replicas}",
         "memory_factor": f"Memory of {arm.memory_factor:g} × the size",
         "tier_factor": f"A host tier of {arm.tier_factor:g} × the device's memory"
                        if arm.tier_factor else "Doing without a host tier",

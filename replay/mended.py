@@ -14,6 +14,7 @@ import pyarrow as pa
 from replay.answers import NONE, with_answers
 from replay.chain_rows import chains_of, codes, deployments_of, lengths_of, row_pieces
 from replay.contents import prefix_names
+from replay.counted import counted
 from replay.known_blocks import Blocks, mixed, numbered, within
 from replay.layout_chains.findings import found_in
 from replay.layout_chains.groups import groups_of
@@ -150,7 +151,8 @@ def with_mended(recorded: Recorded, rows: pa.Table) -> Recorded:
     ValueError where rows and prompts are not as many.
     """
     if len(rows) != len(recorded.prompts):
-        raise ValueError(f"{len(rows)} rows are not those of {len(recorded.prompts)} prompts")
+        of = f"those of {counted(len(recorded.prompts), 'prompt')}"
+        raise ValueError(f"{counted(len(rows), 'row is', 'rows are')} not {of}")
     chains = _with_contents(rows, chains_of(rows, recorded.prompts.block_tokens))
     told = Layout.of(
         chains,

@@ -17,6 +17,7 @@ from replay.chain_rows import (
     taken,
     whole_of,
 )
+from replay.counted import counted
 from replay.known_blocks import mixed, numbered, within
 from replay.prefix_groups import scope_free
 from replay.prompts import Prompts
@@ -41,7 +42,7 @@ class RecordedRows:
 
     def words(self) -> str:
         """What is replayed and what is not, in a sentence without its full stop."""
-        told = f"{len(self.recorded.prompts):,} requests"
+        told = f"{counted(len(self.recorded.prompts), 'request')}"
         if self.recorded.model:
             told += f" of {self.recorded.model}"
         left_out = [

@@ -6,6 +6,7 @@ from typing import Literal
 
 from replay.arms import MENDED, MERGED, PLAIN, Arm, NotAnArm
 from replay.clock import USUAL_HOST, Clock, Tier
+from replay.counted import counted
 from replay.prompts import Prompts
 from replay.recorded import Recorded
 from replay.routers import Router
@@ -46,8 +47,8 @@ class Setting:
         """What is assumed, a line each."""
         memory = "never full"
         if self.capacity_blocks is not None:
-            memory = f"of {self.capacity_blocks:,} blocks"
-        words = [self.rule.words(), f"{self.replicas} replicas alike, memory {memory}"]
+            memory = f"of {counted(self.capacity_blocks, 'block')}"
+        words = [self.rule.words(), f"{counted(self.replicas, 'replica')} alike, memory {memory}"]
         if self.cache == "radix":
             words.append(
                 "each replica keeps a radix tree, of which whole leaves are lost at a time"
@@ -61,7 +62,10 @@ class Setting:
             words.append(f"clients: {self.clients}, each of which sends its next request when its "
                          "last one ends, whatever the recorded times")  # fmt: skip
         if self.warm_up_requests:
-            words.append(f"the first {self.warm_up_requests:,} requests warm the caches only")
+            words.append(
+                f"the first {counted(self.warm_up_requests, 'request warms', 'requests warm')} "
+                "the caches only"
+            )
         return words
 
     def _words_of_routers(self) -> list[str]:
@@ -72,7 +76,9 @@ class Setting:
             load = "tokens computed so far"
         words = []
         if used & {"sticky", "session", "bounded-load"}:
-            words.append(f"sticky keys are the first {router.prefix_blocks} blocks of a prompt")
+            words.append(
+                f"sticky keys are the first {counted(router.prefix_blocks, 'block')} of a prompt"
+            )
         if used & {"least-loaded", "scored", "longest-prefix"}:
             taken = "they take turns" if router.takes_turns else "the first one is taken"
             words.append(f"where replicas are alike to a router, {taken}")

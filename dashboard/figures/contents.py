@@ -7,6 +7,7 @@ from dashboard.figures.numbers import percent, whole
 from dashboard.figures.palette import CACHED, UNKNOWN, translucent
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.figures.safe import chart_text
+from replay.counted import counted
 
 MOST_BARS = 14
 MOST_REPLICAS = 24
@@ -44,7 +45,7 @@ def held_by(rows: Rows, by: str) -> go.Figure:
 
 def _held_words(row: Row) -> str:
     prefixes = number(row, "prefixes")
-    in_prefixes = "" if prefixes is None else f" in {whole(prefixes)} prefixes"
+    in_prefixes = "" if prefixes is None else f" in {counted(prefixes, 'prefix', 'prefixes')}"
     share = percent(number(row, "share_ratio"))
     return f"{whole(number(row, 'tokens'))} tokens{in_prefixes}, {share} of what is resident"
 
@@ -85,4 +86,4 @@ def overlap(rows: Rows) -> go.Figure:
 def _pair_words(row: Row) -> str:
     both, unique = number(row, "shared_blocks"), number(row, "unique_blocks")
     share = percent(number(row, "overlap_ratio"))
-    return f"{whole(both)} of {whole(unique)} blocks on both ({share})"
+    return f"{whole(both)} of {counted(unique, 'block')} on both ({share})"

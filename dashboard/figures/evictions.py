@@ -9,6 +9,7 @@ from dashboard.figures.numbers import percent, whole
 from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, OUTCOME_COLOUR, translucent
 from dashboard.figures.rows import Row, Rows, isolated, moment, number, with_gaps
 from dashboard.figures.safe import chart_text
+from replay.counted import counted
 
 COUNTERS = "engine counters"
 _FLOWS = (
@@ -108,7 +109,7 @@ def _resets(figure: go.Figure, resets: Rows, top: float) -> None:
 
 def _reset_words(row: Row) -> str:
     blocks = number(row, "blocks")
-    lost = "" if blocks is None else f", {whole(blocks)} blocks"
+    lost = "" if blocks is None else f", {counted(blocks, 'block')}"
     where = chart_text(row.get("replica"))
     return f"{str(row.get('reason')).replace('_', ' ')} of {where}{lost}"
 
@@ -141,7 +142,7 @@ def age_bars(rows: Rows, kinds: dict[str, str]) -> go.Figure:
                 y=[blocks / total for blocks in bars.values()],
                 name=name if basis == EVENTS else f"{name} (engine sample)",
                 marker={"color": colour},
-                customdata=[f"{whole(n)} of {whole(total)} blocks" for n in bars.values()],
+                customdata=[f"{whole(n)} of {counted(total, 'block')}" for n in bars.values()],
                 hovertemplate="%{y:.1%} (%{customdata})",
             )
         )

@@ -16,6 +16,7 @@ from dashboard.figures.palette import (
     OUTCOMES,
 )
 from dashboard.figures.rows import Row, Rows, isolated, moment, number, with_gaps
+from replay.counted import counted
 
 FEW_REQUESTS = 20  # below this a quantile is drawn hollow
 
@@ -71,7 +72,7 @@ def _steps(rows: Rows, outcome: str, total: float) -> go.Scatter:
         requests = number(row, "requests") or 0.0
         x += [low, high]
         y += [requests / total] * 2
-        told += [f"{whole(requests)} of {whole(total)} requests"] * 2
+        told += [f"{whole(requests)} of {counted(total, 'request')}"] * 2
     return go.Scatter(
         x=x, y=y, name=outcome, mode="lines", customdata=told,
         line={"color": OUTCOME_COLOUR[outcome], "dash": OUTCOME_DASH[outcome], "width": 1.8},
@@ -133,7 +134,7 @@ def _quantiles(row: Row) -> str:
     return (
         f"{_range_words(_bounds(row))} tokens<br>"
         f"p50 {seconds(number(row, 'p50_seconds'))}, p95 {seconds(number(row, 'p95_seconds'))}<br>"
-        f"{whole(number(row, 'requests'))} requests"
+        f"{counted(number(row, 'requests'), 'request')}"
     )
 
 
@@ -188,7 +189,7 @@ def _middle(row: Row) -> float:
 
 def _dose(row: Row) -> str:
     low, high = number(row, "from_tokens"), number(row, "to_tokens")
-    return f" ({whole(low)}–{whole(high)} tokens, {whole(number(row, 'requests'))} requests)"
+    return f" ({whole(low)}–{whole(high)} tokens, {counted(number(row, 'requests'), 'request')})"
 
 
 def ttft_over_time(rows: Rows, *, step_seconds: float, since: object, until: object) -> go.Figure:
@@ -220,8 +221,8 @@ def ttft_over_time(rows: Rows, *, step_seconds: float, since: object, until: obj
 def _median_and_requests(row: Row) -> str:
     if number(row, "requests") is None:
         return ""
-    requests = whole(number(row, "requests"))
-    return f" (p50 {seconds(number(row, 'p50_seconds'))}, {requests} requests)"
+    requests = counted(number(row, "requests"), "request")
+    return f" (p50 {seconds(number(row, 'p50_seconds'))}, {requests})"
 
 
 def in_order(rows: Rows) -> list[Row]:

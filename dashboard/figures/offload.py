@@ -8,6 +8,7 @@ from dashboard.figures.numbers import rate, seconds, whole
 from dashboard.figures.palette import CACHED, COMPUTED, RUNNING, UNKNOWN
 from dashboard.figures.rows import Row, Rows, isolated, moment, number, with_gaps
 from dashboard.figures.safe import chart_text
+from replay.counted import counted
 
 TIERS = ("host", "disk", "remote")
 TIER_COLOUR = {"host": CACHED, "disk": "#2a9d8f", "remote": RUNNING}
@@ -176,7 +177,7 @@ def _told(row: Row) -> str:
         f"{seconds(number(row, 'served_seconds'))} against "
         f"{seconds(number(row, 'computed_seconds'))}<br>"
         f"{whole(number(row, 'served_requests'))} against "
-        f"{whole(number(row, 'computed_requests'))} requests"
+        f"{counted(number(row, 'computed_requests'), 'request')}"
     )
 
 

@@ -12,6 +12,7 @@ from dashboard.figures.safe import code_span
 from dashboard.memory import events_note
 from dashboard.tiles import tile
 from dashboard.words import hover, purpose
+from replay.counted import counted
 
 DIMENSIONS = {"template": "template", "tenant": "tenant", "model": "model"}
 
@@ -103,6 +104,6 @@ def _copies(copies: Rows) -> None:
         page.chart(overlap(device), "overlap", "Share of blocks that pairs of replicas both hold")
         names = {str(r[side]) for r in device for side in ("replica_a", "replica_b")}
         if len(names) > MOST_REPLICAS:
-            st.caption(f"The first {MOST_REPLICAS} of {len(names):,} replicas are drawn.")
+            st.caption(f"The first {MOST_REPLICAS} of {counted(len(names), 'replica')} are drawn.")
     with right:
         tables.show(pairs, columns.COPIES, "copies", alt="Pairs of replicas")

@@ -3,10 +3,10 @@
 import streamlit as st
 
 from dashboard.answers import Answers
-from dashboard.figures.numbers import whole
 from dashboard.figures.rows import Row, Rows, number
 from dashboard.figures.safe import code_span
 from dashboard.memory.events_missing import SETTING, flags, silent
+from replay.counted import counted
 
 MOST_NAMES = 5
 
@@ -65,8 +65,8 @@ def health(rows: Rows) -> str:
     """One line on the streams: how many are heard, how many batches were missed."""
     connected = sum(bool(row.get("connected")) for row in rows)
     missed = sum(number(row, "missed_batches") or 0.0 for row in rows)
-    lost = f", {whole(missed)} batches missed" if missed else ", no batch missed"
-    return f"{len(rows):,} event streams, {connected:,} heard live{lost}."
+    lost = f", {counted(missed, 'batch', 'batches')} missed" if missed else ", no batch missed"
+    return f"{counted(len(rows), 'event stream')}, {connected:,} heard live{lost}."
 
 
 def reason(row: Row) -> str:

@@ -10,6 +10,7 @@ from dashboard.figures.rows import Row, Rows, number
 from dashboard.memory import events_note
 from dashboard.tiles import tile
 from dashboard.words import hover, purpose
+from replay.counted import counted
 
 MOST_RESETS = 200
 
@@ -94,12 +95,15 @@ def _known_words(device: Row) -> str:
     known = number(device, "reuse_known_blocks")
     if not known:
         return "**Not known:** no request with block hashes tells what was reused."
-    return f"**Of {whole(known)} blocks** of which it can be known."
+    return f"**Of {counted(known, 'block')}** of which it can be known."
 
 
 def _regret_words(regret: Row) -> str:
     sampled = number(regret, "sampled")
-    return f"**{whole(sampled)} blocks** were evicted and stored again." if sampled else ""
+    if not sampled:
+        return ""
+    were = "was" if sampled == 1 else "were"
+    return f"**{counted(sampled, 'block')}** {were} evicted and stored again."
 
 
 def _course(answers: Answers) -> None:

@@ -17,6 +17,7 @@ from dashboard.headline import headline, ratio_over_time
 from dashboard.memory import events_note
 from dashboard.sources import came_from
 from dashboard.words import NEXT_STEP_ENGINES, hover, purpose
+from replay.counted import counted
 
 _PARTS = ("running", "cached", "free")
 
@@ -101,4 +102,4 @@ def _over_time(answers: Answers) -> None:
     page.time_chart(figure, "memory-over-time", "Hit ratio and KV in use per replica over time")
     replicas = len(fullest(memory))
     if replicas > MOST_REPLICAS:
-        st.caption(f"The {MOST_REPLICAS} fullest of {replicas:,} replicas are drawn.")
+        st.caption(f"The {MOST_REPLICAS} fullest of {counted(replicas, 'replica')} are drawn.")

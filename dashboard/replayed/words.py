@@ -4,6 +4,7 @@ from dashboard.figures.numbers import UNKNOWN, percent, seconds
 from dashboard.replayed.rows import compared, gpu_seconds
 from replay import gain_words
 from replay.arms import PLAIN, arm_named
+from replay.counted import counted
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
 from replay.gain_words import days_told
@@ -88,8 +89,9 @@ def limits(found: Experiment) -> list[str]:
     refused = max(each.refused_requests for each in found.results)
     if refused:
         whole = max(each.refused_requests + each.requests for each in found.results)
-        lines.append(f"{refused:,} of {whole:,} requests are larger than a replica's memory: "
-                     "refused, and in no figure.")  # fmt: skip
+        are = "is" if refused == 1 else "are"
+        lines.append(f"{refused:,} of {counted(whole, 'request')} {are} "
+                     "larger than a replica's memory: refused, and in no figure.")  # fmt: skip
     if found.bound_ratio is not None:
         lines.append(f"With prompts as they were recorded no cache could exceed "
                      f"{percent(found.bound_ratio)}: one for all replicas that never loses a "
@@ -106,7 +108,7 @@ def steps_words(found: Experiment) -> str:
 
 def gpus_words(gpus: int) -> str:
     """What seconds of replicas are multiplied by."""
-    return f"{gpus} GPU{'' if gpus == 1 else 's'} a replica"
+    return f"{counted(gpus, 'GPU')} a replica"
 
 
 def difference(told: Difference | None) -> str:

@@ -10,9 +10,10 @@ from dashboard.figures.safe import plain
 from dashboard.report import suspects
 from dashboard.report.asking import Asking, utc
 from dashboard.report.span import Course, reach, shown
-from dashboard.report.text import counted, told
+from dashboard.report.text import told
 from dashboard.report.week import Headline, Incident, Peak, WeekPoint
 from dashboard.report.weeks import Slot, Week
+from replay.counted import counted
 
 MOST_INCIDENTS = 20
 WINDOW = timedelta(hours=1)

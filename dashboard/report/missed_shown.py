@@ -14,8 +14,8 @@ from dashboard.report.missed_values import (
     TemplateMissed,
 )
 from dashboard.report.span import shown
-from dashboard.report.text import counted
 from dashboard.report.week import WeekReport
+from replay.counted import counted
 
 HEADING = "Why tokens missed"
 _CAUSES = "Prompt tokens by cause, against the week before"

@@ -7,8 +7,9 @@ from dashboard.figures.numbers import percent
 from dashboard.figures.rows import Row, Rows, count, number
 from dashboard.figures.safe import plain
 from dashboard.report.asking import Asking
-from dashboard.report.text import counted, told
+from dashboard.report.text import told
 from dashboard.report.week import Change, Headline, Mover
+from replay.counted import counted
 
 MOST_MOVERS, MOST_CHANGES = 3, 3
 # The first of these that most of the tokens have a value of: the one people act on first.

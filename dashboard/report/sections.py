@@ -10,7 +10,7 @@ from dashboard.report.asking import Asking, utc
 from dashboard.report.figures import told_by_two
 from dashboard.report.moved import DIMENSIONS, split
 from dashboard.report.span import shown
-from dashboard.report.text import counted, told
+from dashboard.report.text import told
 from dashboard.report.week import (
     DefinedColumn,
     Definition,
@@ -27,6 +27,7 @@ from dashboard.report.week import (
 )
 from queries import source_words
 from queries.registry import questions
+from replay.counted import counted
 
 MOST_SEGMENTS = 12
 MOST_ROWS = 12

@@ -10,6 +10,7 @@ from dashboard.figures.rows import Row, Rows, count, number, reported_cached
 from dashboard.report.asking import Asking, utc
 from dashboard.report.week import Basis, DataState, Headline, HourCell
 from dashboard.report.weeks import Slot, Week, a_week_earlier
+from replay.counted import counted
 
 WEEKS = 13
 _HOUR = timedelta(hours=1)
@@ -198,7 +199,7 @@ def _sentence(made: Headline, week: Week, whole_week: bool) -> str:
 def _no_ratio(made: Headline, week: Week) -> str:
     if made.requests:
         return (
-            f"No token hit ratio in {week.name}: {whole(made.requests)} requests with "
+            f"No token hit ratio in {week.name}: {counted(made.requests, 'request')} with "
             f"{whole(made.prompt_tokens)} prompt tokens, and none says what came from cache."
         )
     return f"No token hit ratio in {week.name}: no traffic is known."

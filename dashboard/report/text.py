@@ -11,8 +11,3 @@ def told(text: object, longest: int = LONGEST_SENTENCE) -> str:
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(str(text).split())
     )
     return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def counted(number: int, word: str) -> str:
-    """ "1 hour", "3 hours"."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

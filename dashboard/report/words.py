@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from dashboard.figures.numbers import percent, points, seconds, signed_percent, whole
 from dashboard.report.span import shown
-from dashboard.report.text import counted
 from dashboard.report.week import Change, Mover, WeekPoint, WeekReport
 from dashboard.report.weeks import DAYS, Slot
 from dashboard.words import point_name
+from replay.counted import counted
 
 NO_CHANGES = "None was found that would win enough tokens to be worth it."
 NOT_ADDED = "Three different things: they are not added up."
@@ -101,7 +101,7 @@ def _freed(report: WeekReport) -> Figure:
         if made.unknown_speed_tokens
         else ""
     )
-    gpus = f"{made.gpus_per_replica} GPU{'' if made.gpus_per_replica == 1 else 's'} a replica"
+    gpus = f"{counted(made.gpus_per_replica, 'GPU')} a replica"
     return Figure(
         label,
         f"{gpu_hours(made.gpu_hours)} GPU-hours",

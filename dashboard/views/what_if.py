@@ -9,10 +9,10 @@ from dashboard.answers import Answers
 from dashboard.figures.rows import Row
 from dashboard.figures.safe import code_span
 from dashboard.filters import iso
-from dashboard.report.text import counted
 from dashboard.what_if_form import Traffic, form
 from dashboard.what_if_run import replayed
 from replay.calibration import Calibration
+from replay.counted import counted
 
 # Measured once a view: fields that begin with other figures every few seconds cannot be edited.
 _KNOWN = "what-if-known"
@@ -52,7 +52,7 @@ def _words(answers: Answers, row: Row) -> str:
     """What would be replayed."""
     model = code_span(row["model"])
     requests = counted(row["chain_requests"], "request")
-    told = f"{requests} of {model} with {row['hashes']:,} hashes of blocks."
+    told = f"{requests} of {model} with {counted(row['hashes'], 'hash', 'hashes')} of blocks."
     if left_out := row["prompt_requests"] - row["chain_requests"]:
         told += f" {left_out:,} more have no chain of them, and cannot be replayed."
     ignored = [name for name in answers.filters.dimension_filters() if name != "model"]

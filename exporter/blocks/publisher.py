@@ -14,6 +14,7 @@ from exporter.blocks.snapshot import CacheSnapshot, StreamSnapshot
 from exporter.blocks.tiers import Tiers
 from exporter.blocks.wire import Batch
 from exporter.records import Tier
+from replay.counted import counted
 
 UNREADABLE = "a batch could not be read"
 SHARED_NAME = (
@@ -122,7 +123,8 @@ class Publisher:
             return SHARED_NAME
         missing = self.order.missing
         if missing:
-            return f"{missing.stop - missing.start} batches are missing before {missing.stop}"
+            batches = counted(missing.stop - missing.start, "batch is", "batches are")
+            return f"{batches} missing before {missing.stop}"
         return self.tiers.uncertain(tier)
 
     def is_quiet(self, now: datetime) -> bool:

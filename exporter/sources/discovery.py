@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from exporter.errors import PrefixscopeError
 from exporter.records import ReplicaRole
 from exporter.sources.fetch import FetchLimits, fetch
+from replay.counted import counted
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class Discovery:
                 self._last_good[name] = read()
             except PrefixscopeError as error:
                 kept = len(self._last_good.get(name, []))
-                self.errors[name] = f"{error} (keeping the last {kept} targets)"
+                self.errors[name] = f"{error} (keeping the last {counted(kept, 'target')})"
                 if before.get(name) != self.errors[name]:
                     logger.warning("targets from %s: %s", name, self.errors[name])
         for name in before.keys() - self.errors.keys():

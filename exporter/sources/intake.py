@@ -24,6 +24,7 @@ from exporter.sources.names import SourceNames
 from exporter.sources.packed import DAMAGED, peek
 from exporter.store.append import BatchResult, Stream, append, append_many
 from exporter.store.store import Store
+from replay.counted import counted
 
 _SAMPLE_BYTES = 1 << 18
 
@@ -125,12 +126,13 @@ class Intake:
             self.store.fold()
         if laid_out and laid_out.broken:
             raise PrefixscopeError(
-                f"{name}: {laid_out.broken}; the {summary.accepted} rows before it are stored"
+                f"{name}: {laid_out.broken}; what came before it is stored: "
+                f"{counted(summary.accepted, 'row')}"
             )
         if batches.damage:
             raise PrefixscopeError(
                 f"{name}: the compressed data is damaged or ends early ({batches.damage}); "
-                f"{summary.accepted} rows before the damage are stored"
+                f"{counted(summary.accepted, 'row is', 'rows are')} stored, from before the damage"
             ) from batches.damage
         return summary
 

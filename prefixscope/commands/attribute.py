@@ -25,6 +25,7 @@ from prefixscope.waterfall.output import write
 from prefixscope.waterfall.sealed_beside import beside_sealed
 from queries import registry
 from queries.times import parse_time
+from replay.counted import counted
 from replay.public_prefixes import CALLERS
 from replay.rules import RULES
 
@@ -162,7 +163,9 @@ def attribute(
             if assumed == Assumed() and not found.is_modelled:
                 _say_sealed(answers, window, found)
     if left_out := write(found, by, as_, audits):
-        options.messages().print(f"{left_out} more columns with --output json", style="dim")
+        options.messages().print(
+            f"{counted(left_out, 'more column')} with --output json", style="dim"
+        )
 
 
 def _check(
@@ -264,6 +267,6 @@ def _explained(
     if heard.stays is not None and is_observed(chains.table):
         _check_events(chains.table, heard)
     if len(chains.table) >= _LONG_ROWS or chains.table.nbytes >= _LONG_BYTES:
-        naming = f"Naming the causes of {len(chains.table):,} requests"
+        naming = f"Naming the causes of {counted(len(chains.table), 'request')}"
         options.messages().print(naming, style="dim")
     return waterfall(chains.table, assumed, heard, by, window.since, audits.asked())

@@ -22,6 +22,7 @@ from prefixscope.hashed_trace import LABELS, HashedTrace, hashed_trace
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, prompt_reader
 from prefixscope.trace_file import USUAL_BLOCK_TOKENS
 from queries import registry
+from replay.counted import counted
 
 STDOUT = Path("-")
 
@@ -152,8 +153,8 @@ def _facts(trace: HashedTrace, out: Path) -> Iterator[str]:
     """What was written, and what whoever reads it must know."""
     where = "" if out == STDOUT else f" to {out}"
     yield (
-        f"{len(trace):,} requests, {int(trace.prompt_tokens.sum()):,} prompt tokens, "
-        f"{len(trace.blocks):,} blocks of {trace.block_tokens} tokens, "
+        f"{counted(len(trace), 'request')}, {int(trace.prompt_tokens.sum()):,} prompt tokens, "
+        f"{counted(len(trace.blocks), 'block')} of {trace.block_tokens} tokens, "
         f"{trace.distinct_blocks:,} different{where}"
     )
     if trace.block_tokens != USUAL_BLOCK_TOKENS:
@@ -162,16 +163,19 @@ def _facts(trace: HashedTrace, out: Path) -> Iterator[str]:
             f"tell them {trace.block_tokens}"
         )
     if trace.left_out_requests:
-        yield f"{trace.left_out_requests:,} requests that reached no engine's cache are left out"
+        left_out = counted(trace.left_out_requests, "request is", "requests are")
+        yield f"{left_out} left out, as no engine's cache was reached"
     if trace.unnamed_blocks:
         yield (
-            f"{trace.unnamed_blocks:,} blocks have no name ({trace.chainless_requests:,} requests "
-            "have no chain): they stand as never seen before"
+            f"{counted(trace.unnamed_blocks, 'block has', 'blocks have')} no name "
+            f"({counted(trace.chainless_requests, 'request has', 'requests have')} no chain): as "
+            "if never seen before"
         )
     if trace.approximate_requests:
         yield (
-            f"Approximate: {trace.approximate_requests:,} requests are known by chunks of their "
-            "text; a tokenizer (--tokenizer) tells them exactly"
+            f"Approximate: {counted(trace.approximate_requests, 'request is', 'requests are')} "
+            "known by chunks of text; a tokenizer (--tokenizer) tells them exactly"
         )
     if unknown := int((trace.output_tokens < 0).sum()):
-        yield f"{unknown:,} requests tell no generated tokens: output_length is left out"
+        untold = counted(unknown, "request tells", "requests tell")
+        yield f"{untold} no generated tokens: output_length is left out"

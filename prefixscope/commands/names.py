@@ -21,6 +21,7 @@ from prefixscope.loading import open_file
 from prefixscope.output import Output
 from prefixscope.settings import Settings, load_settings
 from prefixscope.tables import Row, rows_table, terminal
+from replay.counted import counted
 
 _COLUMNS = (("line", "line", str), ("field", "field", str), ("value", "value", str),
             ("given by", "given_by", str))  # fmt: skip
@@ -190,7 +191,9 @@ def _print(console: Console, file: Path, source: str, sample: Sample, shown: lis
         console.print(rows_table(_COLUMNS, cells))
     stored = len(sample.stored())
     rejected = len(sample.rows) - stored
-    console.print(Text(f"\nSource {source}: {stored:,} rows named, {rejected:,} rejected", "bold"))
+    console.print(
+        Text(f"\nSource {source}: {counted(stored, 'row')} named, {rejected:,} rejected", "bold")
+    )
     if stored:
         console.print(rows_table(_SUMMARY_COLUMNS, _summary(sample)))
     for hint in _hints(sample):
@@ -238,7 +241,8 @@ def _hints(sample: Sample) -> list[str]:
         named = sum(field in row.names for row in sample.stored())
         if sample.looks_like_ids(field):
             hints.append(
-                f"{field}: {sample.distinct(field):,} different values in {named:,} named rows: "
+                f"{field}: {counted(sample.distinct(field), 'different value')} in "
+                f"{counted(named, 'named row')}: "
                 "these look like ids, not names; on /metrics most of them will count as other"
             )
         for number, rule in enumerate(rules, 1):

@@ -14,6 +14,7 @@ from prefixscope.commands import replay_options as given
 from prefixscope.tier_text import NotATier, tier_named
 from replay.calibration import USUAL_CLOCK
 from replay.clock import USUAL_HOST, Clock, Tier
+from replay.counted import counted
 from replay.rules import RULES
 
 if TYPE_CHECKING:
@@ -321,7 +322,8 @@ def _check_load(recorded: "Recorded", clock: Clock, replicas: int, of_files: boo
     needed = int(prompts.prompt_tokens.sum()) / clock.prefill_tokens_per_second / replicas
     if len(prompts) > 1 and needed > _ABSURD_LOAD * max(span, 1.0):
         raise PrefixscopeError(
-            f"{len(prompts):,} requests arrive within {span:,.1f} s and {replicas} replicas"
+            f"{counted(len(prompts), 'request arrives', 'requests arrive')} within {span:,.1f} "
+            f"s and {counted(replicas, 'replica')}"
             f" need {needed:,.0f} s to compute them: is the unit of time another one (--unit s)?"
             " Else give more --replicas, a lower --speed, or --untimed"
         )

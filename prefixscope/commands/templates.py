@@ -13,6 +13,7 @@ from prefixscope.client import Exporter, ExporterProblem, OpenStore, WrongQuesti
 from prefixscope.commands import options
 from prefixscope.output import Output
 from prefixscope.tables import terminal
+from replay.counted import counted
 
 
 def templates(
@@ -70,4 +71,4 @@ def _give(holder: Exporter | OpenStore, found: str, name: str) -> None:
             raise ExporterProblem(
                 f"{holder.url} does not answer as an exporter of this version does"
             ) from error
-    terminal().print(Text(f"{found} is now {name}: {requests:,} requests renamed"))
+    terminal().print(Text(f"{found} is now {name}: {counted(requests, 'request')} renamed"))

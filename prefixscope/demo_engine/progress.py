@@ -5,6 +5,8 @@ from typing import Any
 
 import requests
 
+from replay.counted import counted
+
 EVERY_SECONDS = 30
 _PATIENCE_SECONDS = 10
 
@@ -43,12 +45,12 @@ def text(tokens: Rows, outcomes: Rows, ages: Rows) -> str:
     ratio = tokens[0]["token_hit_ratio"] if tokens else None
     if ratio is None:
         return "no request has been recorded yet"
-    counted = {row["outcome"]: row["requests"] for row in outcomes}
+    requests = {row["outcome"]: row["requests"] for row in outcomes}
     evicted = sum(row["sampled"] for row in ages if row["kind"] == "lifetime")
-    kinds = ", ".join(f"{counted.get(kind, 0)} {kind}" for kind in ("hit", "partial", "miss"))
+    kinds = ", ".join(f"{requests.get(kind, 0)} {kind}" for kind in ("hit", "partial", "miss"))
     return (
         f"{ratio:.1%} of {tokens[0]['reported_prompt_tokens']:,} prompt tokens came from cache; "
-        f"requests: {kinds}; {evicted:,} blocks evicted"
+        f"requests: {kinds}; {counted(evicted, 'block')} evicted"
     )
 
 

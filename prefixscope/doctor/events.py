@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from prefixscope.doctor.facts import EventFacts, Facts, StreamFacts, TargetFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.event_flags import FLAG, event_setup
+from replay.counted import counted
 
 
 def check_events(facts: Facts) -> Iterator[Finding]:
@@ -77,7 +78,7 @@ def _told(stream: StreamFacts) -> Iterator[Finding]:
     if stream.unreadable_batches:
         yield Finding(
             "events-whole", Severity.WARNING, stream.replica,
-            f"{stream.unreadable_batches:,} messages could not be read as events",
+            f"{counted(stream.unreadable_batches, 'message')} could not be read as events",
             "point the entry at the engine's own publisher; for a newer engine update prefixscope",
         )  # fmt: skip
     if stream.uncertain is not None:
@@ -91,7 +92,8 @@ def _told(stream: StreamFacts) -> Iterator[Finding]:
         missed = f"; {stream.missed_batches:,} missed earlier" if stream.missed_batches else ""
         yield Finding(
             "events-whole", Severity.OK, stream.replica,
-            f"{stream.batches:,} batches of events heard, the state is complete{missed}",
+            f"{counted(stream.batches, 'batch', 'batches')} of events heard, the state is "
+            f"complete{missed}",
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from prefixscope.doctor.facts import LogFacts, RowFacts
 from prefixscope.doctor.findings import Finding, Severity
+from replay.counted import counted
 
 # Shares below which something is said in passing, above which it is a warning.
 FEW_ROWS = 0.01
@@ -57,9 +58,11 @@ def _readable(log: LogFacts) -> Finding:
     rows = sum(rows.rows for rows in log.newest)
     reported = sum(rows.reported_rows for rows in log.newest)
     eligible = sum(rows.eligible_rows for rows in log.newest)
-    share = f"; of the newest {rows:,} rows {reported:,} of {eligible:,} report cached tokens"
-    lately = f"{log.accepted + log.duplicate:,}" if log.accepted + log.duplicate else "lately no"
-    read = f"{lately} rows of format {log.source_format}"
+    share = (
+        f"; of the newest {counted(rows, 'row')} {reported:,} of {eligible:,} report cached tokens"
+    )
+    lately = log.accepted + log.duplicate
+    read = f"{counted(lately, 'row') if lately else 'lately no rows'} of format {log.source_format}"
     note = " (read for this check; nothing follows it yet)" if log.sampled else ""
     return Finding("log-readable", Severity.OK, log.source, f"{read}{share if rows else ''}{note}")
 
@@ -85,7 +88,8 @@ def _rejected(log: LogFacts) -> Iterator[Finding]:
     )
     yield Finding(
         "rows-rejected", Severity.FAULT if not read else severity, log.source,
-        f"{log.rejected:,} rows ({share:.1%}) could not be read: {reasons or 'see rejects'}",
+        f"{counted(log.rejected, 'row')} ({share:.1%}) could not be read: "
+        f"{reasons or 'see rejects'}",
         f"prefixscope query rejects shows them; is the format {log.source_format} right?",
     )  # fmt: skip
 
@@ -138,7 +142,7 @@ def _odd_counts(log: LogFacts) -> Iterator[Finding]:
         many = flag in _ODD_ENOUGH and rows >= FEW_ROWS * max(log.accepted, 1)
         yield Finding(
             "counts-odd", Severity.WARNING if many else Severity.NOTE, log.source,
-            f"{rows:,} rows flagged {flag}: {meaning}",
+            f"{counted(rows, 'row')} flagged {flag}: {meaning}",
             "see what writes the counts" if many else "",
         )  # fmt: skip
 
@@ -149,19 +153,20 @@ def _repeats(log: LogFacts) -> Iterator[Finding]:
         many = log.conflicting >= FEW_ROWS * rows
         yield Finding(
             "duplicates", Severity.WARNING if many else Severity.NOTE, log.source,
-            f"{log.conflicting:,} rows contradict an earlier row of the same id; the first stays",
+            f"{counted(log.conflicting, 'row contradicts', 'rows contradict')} an earlier row "
+            "of the same id; the first stays",
             "give every call an id of its own, and every attempt its number" if many else "",
         )  # fmt: skip
     if log.duplicate > MANY_ROWS * rows:
         yield Finding(
             "duplicates", Severity.NOTE, log.source,
-            f"{log.duplicate:,} of {rows:,} rows came more than once; each counts once",
+            f"{log.duplicate:,} of {counted(rows, 'row')} came more than once; each counts once",
         )  # fmt: skip
     without = log.flags.get("no_id", 0)
     if without > FEW_ROWS * max(log.accepted, 1):
         yield Finding(
             "duplicates", Severity.WARNING, log.source,
-            f"{without:,} rows came over HTTP without an id: sent twice, they count twice",
+            f"{counted(without, 'row')} came over HTTP without an id: sent twice, they count twice",
             "let the sender add the request id",
         )  # fmt: skip
 
@@ -185,8 +190,8 @@ def _units(log: LogFacts, rows: RowFacts) -> Iterator[Finding]:
     if late > MANY_ROWS * max(log.accepted, 1) and rows is log.newest[0]:
         yield Finding(
             "units", Severity.WARNING, log.source,
-            f"{late:,} rows have their first token at their end or later, so it is left out: "
-            "either the unit is wrong, or answers are not streamed",
+            f"{counted(late, 'row has', 'rows have')} their first token at their end or later, "
+            "so it is left out: either the unit is wrong, or answers are not streamed",
             "write both times in seconds; log stream: false for answers in one piece",
         )  # fmt: skip
 
@@ -195,7 +200,7 @@ def _row_clock(log: LogFacts, rows: RowFacts) -> Iterator[Finding]:
     if rows.ahead_rows:
         yield Finding(
             "log-clock", Severity.WARNING, where(log, rows),
-            f"{rows.ahead_rows:,} of {rows.rows:,} rows began after they arrived, up to "
+            f"{rows.ahead_rows:,} of {counted(rows.rows, 'row')} began after they arrived, up to "
             f"{rows.max_ahead_seconds or 0:,.0f} s: a clock is wrong, or local times are written "
             "as UTC",
             "synchronise the clocks, and write times with their zone",
@@ -203,6 +208,6 @@ def _row_clock(log: LogFacts, rows: RowFacts) -> Iterator[Finding]:
     elif log.flags.get("no_time", 0) > MANY_ROWS * max(log.accepted, 1) and rows is log.newest[0]:
         yield Finding(
             "log-clock", Severity.NOTE, log.source,
-            f"{log.flags['no_time']:,} rows have no time of their own and count when they arrived",
+            f"{counted(log.flags['no_time'], 'row has', 'rows have')} no time: the arrival counts",
             "log when each request began, in UTC",
         )  # fmt: skip

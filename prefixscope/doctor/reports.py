@@ -7,6 +7,7 @@ from dashboard.figures.numbers import percent
 from prefixscope.doctor.asked import Asked, Row
 from prefixscope.doctor.facts import ReportFacts
 from prefixscope.doctor.findings import Finding, Severity
+from replay.counted import counted
 
 # Up to the last day reported. Reports come by the day and settle late: fewer would often be none.
 LOOKED_AT = timedelta(days=13)
@@ -73,15 +74,16 @@ def check_reports(reports: Sequence[ReportFacts]) -> Iterator[Finding]:
             last = max(report.last_day for report in own)
             yield Finding(
                 "usage-reports", Severity.OK, where,
-                f"our rows agree with it on {agreeing:,} of {compared:,} days, model by model, in "
-                f"the two weeks up to {last}",
+                f"our rows agree with it on {agreeing:,} of {counted(compared, 'day')}, model "
+                f"by model, in the two weeks up to {last}",
             )  # fmt: skip
         differing = [report for report in own if report.differing_days]
         yield from (_differs(where, report) for report in differing[:_MOST_MODELS])
         if len(differing) > _MOST_MODELS:
             yield Finding(
                 "usage-reports", Severity.WARNING, where,
-                f"{len(differing) - _MOST_MODELS} more models differ", _WHERE_TO_READ,
+                counted(len(differing) - _MOST_MODELS, "more model differs", "more models differ"),
+                _WHERE_TO_READ,
             )  # fmt: skip
         elif not agreeing and not differing and own:
             yield Finding(
@@ -98,7 +100,8 @@ def _differs(where: str, report: ReportFacts) -> Finding:
         share = f", ours {percent(abs(report.difference_ratio))} {more} prompt tokens"
     return Finding(
         "usage-reports", Severity.WARNING, where,
-        f"{report.model or 'all models'} differ on {report.differing_days} of {days} days "
+        f"{report.model or 'all models'} differ on {report.differing_days} of "
+        f"{counted(days, 'day')} "
         f"(last {report.latest}{share}): {', '.join(report.reasons)}: {report.evidence}",
         next((_REMEDIES[r] for r in report.reasons if r in _REMEDIES), _WHERE_TO_READ),
     )  # fmt: skip

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from exporter.server_settings import is_loopback
 from prefixscope.doctor.facts import TargetFacts
 from prefixscope.doctor.findings import Finding, Severity
+from replay.counted import counted
 
 # Clocks further apart than this put rows and pages into the wrong minute.
 SKEW_SECONDS = 5.0
@@ -118,7 +119,8 @@ def _frozen(target: TargetFacts) -> Iterator[Finding]:
         yield Finding(
             "counters-frozen", Severity.NOTE, target.name,
             f"no counter moved within {target.stood_still_seconds:.0f} s while "
-            f"{target.running_requests} requests were running; a long prefill looks like that "
+            f"{counted(target.running_requests, 'request was', 'requests were')} running; a "
+            "long prefill looks like that "
             "too, so look again",
         )  # fmt: skip
 

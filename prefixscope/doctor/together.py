@@ -13,6 +13,7 @@ from prefixscope.doctor.spend_logs import check_spend_logs
 from prefixscope.doctor.targets import check_target
 from prefixscope.doctor.usage import check_usage
 from prefixscope.event_flags import event_setup
+from replay.counted import counted
 
 # Log and engines count over slightly different moments; only more than this is a difference.
 SAME_TOKENS = 0.1
@@ -97,12 +98,13 @@ def _routers(facts: Facts) -> Iterator[Finding]:
         if skipped:
             yield Finding(
                 "scale-out", Severity.WARNING, router.name,
-                f"{skipped:,} of {asked:,} requests could not be looked up: the engines refuse to "
+                f"{skipped:,} of {counted(asked, 'request')} could not be looked up: the "
+                "engines refuse to "
                 "render prompts, so it balances by load instead of by prefix, and logs nothing",
                 fix,
             )  # fmt: skip
         elif asked:
-            seen = f"it saw the prompts of all {asked:,} requests"
+            seen = f"it saw the prompts of all {counted(asked, 'request')}"
             yield Finding("scale-out", Severity.OK, router.name, seen)
     behind_router = any(t.engine == "vllm_router" for t in facts.targets)
     for target in facts.engines:
@@ -122,7 +124,8 @@ def _joins(facts: Facts) -> Iterator[Finding]:
         if part.unmatched > MANY_ROWS * part.rows:
             yield Finding(
                 "joins", Severity.WARNING, part.source,
-                f"{part.unmatched:,} of {part.rows:,} rows of the {part.side} found no other half: "
+                f"{part.unmatched:,} of {counted(part.rows, 'row')} of the {part.side} found no "
+                "other half: "
                 "such calls count twice where both wrote one",
                 "let the gateway pass its request id on (x-request-id), or both log one trace id; "
                 "see docs/joining.md",
@@ -135,28 +138,28 @@ def _log_and_engine(facts: Facts) -> Iterator[Finding]:
     if told and len(told) < len(engines) and told <= engines:
         yield Finding(
             "log-and-engine", Severity.NOTE, ", ".join(sorted(log.source for log in facts.logs)),
-            f"rows name {len(told)} of {len(engines)} replicas: the log is a sample, so its "
-            "totals are not the fleet's; ratios may differ by replica",
+            f"rows name {len(told)} of {counted(len(engines), 'replica')}: the log is a sample, "
+            "so its totals are not the fleet's; ratios may differ by replica",
             f"log the others too: {', '.join(sorted(engines - told)[:5])}",
         )  # fmt: skip
     window = facts.window
     if window is None or not window.engine_prompt_tokens:
         return
     ratio = window.log_prompt_tokens / window.engine_prompt_tokens
-    counted = (
+    sums = (
         f"over the same time the logs have {window.log_prompt_tokens:,} prompt tokens and the "
         f"engines {window.engine_prompt_tokens:,}"
     )
     if ratio > 1 + SAME_TOKENS and window.log_requests >= ENOUGH_REQUESTS:
         yield Finding(
             "log-and-engine", Severity.WARNING, "logs and engines",
-            f"{counted}: calls are logged twice, or an engine is not scraped",
+            f"{sums}: calls are logged twice, or an engine is not scraped",
             "scrape every replica; where gateway and engine both log, see docs/joining.md",
         )  # fmt: skip
     elif ratio < 1 - SAME_TOKENS:
         yield Finding(
             "log-and-engine", Severity.NOTE, "logs and engines",
-            f"{counted}: the log is a sample (one tap of several, failed or unlogged calls)",
+            f"{sums}: the log is a sample (one tap of several, failed or unlogged calls)",
             "compare ratios, not totals; or log the other replicas too",
         )  # fmt: skip
 

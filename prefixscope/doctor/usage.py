@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from prefixscope.doctor.facts import Facts, LogFacts, RowFacts, TargetFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.doctor.logs import MANY_ROWS, where
+from replay.counted import counted
 
 # The flag that makes an engine's answers name their cached tokens.
 REPORTING = {
@@ -61,7 +62,7 @@ def _coverage(facts: Facts, log: LogFacts, rows: RowFacts) -> Iterator[Finding]:
     if not rows.eligible_rows or rows.reported_rows >= LOW_COVERAGE * rows.eligible_rows:
         return
     missing = rows.eligible_rows - rows.reported_rows
-    share = f"{missing:,} of the newest {rows.eligible_rows:,} rows"
+    share = f"{missing:,} of the newest {counted(rows.eligible_rows, 'row')}"
     if not log.can_report:
         yield Finding(
             "coverage", Severity.NOTE, where(log, rows),
@@ -99,7 +100,8 @@ def _without_usage(log: LogFacts, rows: RowFacts) -> Iterator[Finding]:
     if rows.without_usage_rows > MANY_ROWS * rows.rows:
         yield Finding(
             "coverage", Severity.WARNING, where(log, rows),
-            f"{rows.without_usage_rows:,} of the newest {rows.rows:,} rows have no prompt count",
+            f"{rows.without_usage_rows:,} of the newest {counted(rows.rows, 'row')} have no "
+            "prompt count",
             "streams name their usage only where the client asks: send "
             'stream_options: {"include_usage": true}, or let the gateway or the tap add it',
         )  # fmt: skip

@@ -16,6 +16,7 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.formats.names import HEADER_PLACES
 from prefixscope.event_flags import EventSetup, event_setup
 from prefixscope.init.found import Found, FoundLog, FoundPrometheus, FoundTarget, Remark
+from replay.counted import counted
 
 _PLAIN = re.compile(r"[A-Za-z0-9/][\w./:@-]*")
 _WIDTH = 96
@@ -163,8 +164,9 @@ def _logs(logs: list[FoundLog]) -> Iterator[str]:
     else:
         yield "logs:"
     for log in logs:
-        counted = f"; {log.read} of the first {log.sampled} rows are read" if log.sampled else ""
-        yield from _comment(f"{log.because}{counted}", "  ")
+        first = counted(log.sampled, "row")
+        read = f"; {log.read} of the first {first} are read" if log.sampled else ""
+        yield from _comment(f"{log.because}{read}", "  ")
         yield f"  - source: {scalar(log.source)}"
         yield f"    path: {scalar(log.path)}"
         yield f"    format: {scalar(log.format)}"
@@ -185,7 +187,7 @@ def _names(logs: list[FoundLog], file: str) -> Iterator[str]:
         for field, paths in log.suggested.items():
             yield f"#     {field}:"
             yield from (
-                f"#       - {_rule(path)}    # in {rows} of {log.sampled} rows"
+                f"#       - {_rule(path)}    # in {rows} of {counted(log.sampled, 'row')}"
                 for path, rows in paths
             )
 

@@ -13,6 +13,7 @@ from exporter.sources.name_sample import Sample, sample_names
 from exporter.sources.packed import open_input
 from exporter.sources.pages import PAGE_SUFFIX, holds_pages
 from prefixscope.init.found import Found, FoundLog, Remark
+from replay.counted import counted
 
 # Rows of a file that are read to be sure of its format, and files of a folder that are looked at.
 _ROWS = 500
@@ -120,7 +121,9 @@ def _folder(folder: Path) -> Iterator[Found]:
         yield Remark(str(folder), "a folder without files", "name the files, or the folder later")
         return
     if len(files) > _FILES:
-        yield Remark(str(folder), f"only its first {_FILES} of {len(files)} files were looked at")
+        yield Remark(
+            str(folder), f"only its first {_FILES} of {counted(len(files), 'file')} were looked at"
+        )
     by_ending: dict[str, list[tuple[Path, Found]]] = defaultdict(list)
     for file, what in found:
         by_ending[file.suffix].append((file, what))
@@ -137,7 +140,7 @@ def _together(folder: Path, ending: str, alike: list[tuple[Path, Found]]) -> Ite
     best = max(logs, key=lambda log: log.sampled)
     yield FoundLog(
         source_name(folder), f"{pattern_of(folder)}/*{ending}", formats.pop(),
-        f"{len(logs)} files; {best.because}", sum(log.sampled for log in logs),
+        f"{counted(len(logs), 'file')}; {best.because}", sum(log.sampled for log in logs),
         sum(log.read for log in logs), best.suggested,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from prefixscope.lint.reading import PromptLog, first_has_prompt, read_prompts
 from prefixscope.trace_file import name_of
 from prefixscope.trace_lines import kind_of
+from replay.counted import counted
 from replay.layout.recorded import has_times, recorded_of
 from replay.layout.tokens import Encode
 from replay.recorded import Recorded
@@ -31,8 +32,9 @@ class LogTraffic:
         """What was read, for a person to check before believing a figure."""
         prompts = self.recorded.prompts
         told = (
-            f"{self.name}: {len(prompts):,} requests with their text, "
-            f"{int(prompts.prompt_tokens.sum()):,} prompt tokens, {len(prompts.blocks):,} blocks "
+            f"{self.name}: {counted(len(prompts), 'request')} with their text, "
+            f"{int(prompts.prompt_tokens.sum()):,} prompt tokens, "
+            f"{counted(len(prompts.blocks), 'block')} "
             f"of {prompts.block_tokens} tokens, {prompts.distinct_blocks:,} different"
         )
         return ". ".join((told, *self.notes))
@@ -66,5 +68,5 @@ def _notes(log: PromptLog, encode: Encode | None) -> list[str]:
     if not has_times(log.prompts):
         notes.append("Not all rows have a time: they are taken as they stand, a second apart")
     if log.skipped:
-        notes.append(f"{sum(log.skipped.values()):,} rows left out; {log.first_skipped}")
+        notes.append(f"{counted(sum(log.skipped.values()), 'row')} left out; {log.first_skipped}")
     return notes

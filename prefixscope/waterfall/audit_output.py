@@ -11,6 +11,7 @@ from exporter.isolation.routed import RoutedAudit
 from exporter.isolation.rows import judged_sums, pair_rows, pair_sums, prefix_rows
 from prefixscope import tables
 from prefixscope.waterfall.attribution import PartAudit
+from replay.counted import counted
 
 # Rows of a table for people; json has up to a thousand.
 _SHOWN = 12
@@ -101,7 +102,7 @@ def _print_scopes(console: Console, audit: Audit) -> None:
     prefixes = prefix_rows(audit)
     if prefixes:
         console.print()
-        title = f"Prefixes that at least {audit.rules.least_callers} tenants send"
+        title = f"Prefixes of so many tenants at least: {audit.rules.least_callers}"
         _print_table(console, prefixes, _PREFIXES, title)
     for note in _scope_notes(audit):
         console.print(note, markup=False, soft_wrap=True)
@@ -120,19 +121,21 @@ def _scope_notes(audit: Audit) -> Iterator[str]:
     judged, sums = judged_sums(audit), pair_sums(audit)
     if sums.reused_at_least_tokens:
         yield (
-            f"At least {sums.reused_at_least_tokens:,} cached tokens of {sums.reused_requests:,}"
-            " requests had been computed in another scope and not in their own: the engine does"
+            f"At least {sums.reused_at_least_tokens:,} cached tokens of "
+            f"{counted(sums.reused_requests, 'request')} had been computed in another scope and "
+            "not in their own: the engine does"
             " not keep the scopes apart."
         )
     elif judged.cached_tokens:
         yield (
-            f"No reuse across scopes among {judged.requests:,} requests and"
+            f"No reuse across scopes among {counted(judged.requests, 'request')} and"
             f" {judged.cached_tokens - judged.unclear_tokens:,} cached tokens."
         )
     if judged.unclear_tokens:
         days = audit.rules.warm_up / timedelta(days=1)
         yield (
-            f"Of {judged.unclear_tokens:,} cached tokens of {judged.unclear_requests:,} requests"
-            " nobody can tell whose they were: the log had told of their replica for less than"
+            f"Of {judged.unclear_tokens:,} cached tokens of "
+            f"{counted(judged.unclear_requests, 'request')} nobody can tell whose they were: "
+            "the log had told of their replica for less than"
             f" {days:g} days (--warm-up), or leaves out who had them."
         )

@@ -11,6 +11,7 @@ from prefixscope.tables import Column, formatter, print_rows, terminal
 from prefixscope.waterfall.attribution import WARMING, Sums, Waterfall
 from prefixscope.waterfall.audit_output import Audits
 from replay.causes import CAUSES
+from replay.counted import counted
 
 
 def write(found: Waterfall, by: str | None, as_: Output, audits: Audits) -> int:
@@ -151,29 +152,32 @@ def _notes(found: Waterfall) -> Iterator[str]:
     yield from _without_causes(total)
     if found.overruled_requests:
         yield (
-            f"{found.overruled_requests:,} requests were judged by another block than their row or"
-            " the events of their replica state."
+            f"{counted(found.overruled_requests, 'request was', 'requests were')} judged by "
+            "another block than the row or the events of its replica state."
         )
     if found.unplaced_requests:
         yield (
-            f"Neither rows nor events tell which replica served {found.unplaced_requests:,}"
-            " requests: they are taken for the first."
+            "Neither rows nor events tell which replica served "
+            f"{counted(found.unplaced_requests, 'request')}: taken for the first."
         )
     if found.unfit_requests:
         yield (
-            f"{found.unfit_requests:,} requests are left out: their hashes and the block they are"
-            " judged by do not go into each other (--block-tokens or --rule names another)."
+            f"{counted(found.unfit_requests, 'request is', 'requests are')} left out: hashes and "
+            "the block to judge by do not go into each other (--block-tokens or --rule names "
+            "another)."
         )
     if found.approximate_requests:
         yield (
-            f"Approximate: {found.approximate_requests:,} requests are known by chunks of their "
-            "text, which stand for tokens by scale; a tokenizer (--tokenizer) tells them exactly."
+            f"Approximate: {counted(found.approximate_requests, 'request is', 'requests are')} "
+            "known by chunks of text, which stand for tokens by scale; a tokenizer "
+            "(--tokenizer) tells them exactly."
         )
     if compared is not None:
         agreed = compared.requests - compared.differing_requests
         yield (
-            f"A cache of {compared.capacity_blocks:,} blocks predicts {agreed:,} of"
-            f" {compared.requests:,} requests, and {compared.predicted_tokens:,} cached tokens for"
+            f"A cache of {counted(compared.capacity_blocks, 'block')} predicts {agreed:,} of"
+            f" {counted(compared.requests, 'request')}, and {compared.predicted_tokens:,} "
+            "cached tokens for"
             f" {compared.observed_tokens:,} observed; {compared.by_answers:,} of the others depend"
             " on generated tokens, which logs do not name."
         )
@@ -183,12 +187,12 @@ def _without_causes(total: Sums) -> Iterator[str]:
     """The requests of which nobody can tell why they missed."""
     if total.unreported_requests:
         yield (
-            f"{total.unreported_requests:,} requests of {total.unreported_prompt_tokens:,} prompt "
-            "tokens tell no cached tokens and have no causes."
+            f"{counted(total.unreported_requests, 'request tells', 'requests tell')} no cached "
+            f"tokens: of {total.unreported_prompt_tokens:,} prompt tokens there are no causes."
         )
     if total.chainless_requests:
         yield (
-            f"{total.chainless_requests:,} requests of {total.chainless_prompt_tokens:,} prompt "
-            "tokens have no chain: they are counted here, and nothing tells why they missed "
-            "(the question waterfall leaves them out)."
+            f"{counted(total.chainless_requests, 'request has', 'requests have')} no chain: "
+            f"{total.chainless_prompt_tokens:,} prompt tokens are counted here, and nothing tells "
+            "why they missed (the question waterfall leaves them out)."
         )

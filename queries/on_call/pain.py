@@ -13,6 +13,7 @@ from queries.on_call.words import (
     weekday_clock,
     whole,
 )
+from replay.counted import counted
 
 # As in `hurts` of peak_drop.
 SLOW_RATIO = 1.25
@@ -87,7 +88,7 @@ def _ttft(row: Row) -> Measure:
     return Measure(
         "TTFT p90", seconds(now),
         f"{now / usual - 1:+.0%} of the usual {seconds(usual)} in these hours"
-        f" ({weeks} week{'' if weeks == 1 else 's'}), {where}".replace("%", " %"),
+        f" ({counted(weeks, 'week')}), {where}".replace("%", " %"),
         now > SLOW_RATIO * usual, "slow first tokens",
     )  # fmt: skip
 
@@ -117,5 +118,5 @@ def _waiting(replicas: Rows) -> Measure:
 
 def _over(known: int, replicas: int) -> str:
     if known == replicas:
-        return f"over {known} replica{'' if known == 1 else 's'}"
-    return f"over {known} of {replicas} replicas"
+        return f"over {counted(known, 'replica')}"
+    return f"over {known} of {counted(replicas, 'replica')}"

@@ -22,6 +22,7 @@ from queries.on_call.words import (
     whole,
 )
 from queries.registry import questions
+from replay.counted import counted
 
 Tone = Literal["page", "ticket", "good", "unknown"]
 
@@ -134,7 +135,7 @@ def _history(row: Row) -> str:
     weeks = row["history_weeks"]
     if not weeks:
         return " (under one week of history)"
-    return f" ({weeks} week{'' if weeks == 1 else 's'} of history)" if weeks < 4 else ""
+    return f" ({counted(weeks, 'week')} of history)" if weeks < 4 else ""
 
 
 def _since(told: Told) -> str:

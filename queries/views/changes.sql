@@ -67,9 +67,11 @@ SELECT
     'estimated' AS basis,
     format('Have {} {} tell the cached tokens of every request', dimension, subject) AS sentence,
     format(
-        'The cached count of {} requests a day is not known: {} of {} prompt tokens a day '
+        'The cached count of {} a day is not known: {} of {} prompt tokens a day '
         '(coverage {}). How many of them could be won shows only once they are told.',
-        count_text(untold_requests / days), count_text(untold_tokens / days),
+        count_text(untold_requests / days)
+        || CASE WHEN count_text(untold_requests / days) = '1' THEN ' request' ELSE ' requests' END,
+        count_text(untold_tokens / days),
         count_text(eligible_tokens / days), share_text(1 - ratio(untold_tokens, eligible_tokens))
     ) AS evidence,
     'prefixscope doctor --config prefixscope.yml  # names the flag or field: vLLM '

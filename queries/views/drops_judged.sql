@@ -229,7 +229,8 @@ SELECT
                 || ' before, usually ' || percent_text(usual_moved_ratio)
         END
         WHEN 'reset' THEN
-            format('{} resets, usually {}', resets, usual_resets::BIGINT)
+            format('{} {}, usually {}', resets, CASE WHEN resets = 1 THEN 'reset' ELSE 'resets' END,
+                usual_resets::BIGINT)
         WHEN 'template version or layout' THEN
             'template ' || part || coalesce(' ' || version, '') || coalesce(
                 ' keeps ' || percent_text(kept_ratio) || ' of its usual ratio',

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from replay.counted import counted
 from replay.layout_chains.findings import LayoutFinding
 
 # Said to be of all where it is of next to all.
@@ -55,11 +56,12 @@ def _said(found: LayoutFinding, block_tokens: int) -> str:
         )
     if found.kind in _OTHERS:
         return _OTHERS[found.kind].format(
-            tokens=f"{found.until_token:,}", requests=f"{found.requests:,}",
-            changes=f"{found.changes:,}", block=f"{block_tokens:,}",
+            tokens=f"{found.until_token:,}", block=f"{block_tokens:,}",
+            requests=counted(found.requests, "request"), changes=counted(found.changes, "time"),
+            prompts=counted(found.requests, "prompt is", "prompts are"),
         )  # fmt: skip
     some = found.requests < _NEXT_TO_ALL_RATIO * found.template_requests
-    count = f"In {found.requests:,} of {found.template_requests:,} requests something"
+    count = f"In {found.requests:,} of {counted(found.template_requests, 'request')} something"
     return (
         f"{count if some else 'Something'} {place_of(found)} changes {_CHANGES[found.frequency]},"
         " and what follows is the same again. Move it behind what stays the same, or leave it out;"
@@ -100,8 +102,8 @@ def _in_turns(found: LayoutFinding) -> str:
 
 _OTHERS = {
     "below_minimum": (
-        "{requests} prompts are shorter than the provider caches at all: they are not eligible, and"
-        " no change of their order helps."
+        "{prompts} shorter than the provider caches at all: not eligible, and no other order of"
+        " what is in them helps."
     ),
     "short_prefix": (
         "{tokens} tokens are shared, which is less than a block of the cache ({block} tokens), so"
@@ -110,7 +112,7 @@ _OTHERS = {
     ),
     "key_lineage": (
         "Every miss of a known beginning ({tokens} tokens) follows a new cache key or a restart,"
-        " {changes} times: the key is made anew, and prompts are not to blame. Keep the key."
+        " {changes}: the key is made anew, and prompts are not to blame. Keep the key."
     ),
     "routing_key": (
         "The first request of a session misses {tokens} tokens that others had just used, and its"
@@ -118,8 +120,8 @@ _OTHERS = {
         " equal beginning. Use a key per agent or template; mind the rate of requests per key."
     ),
     "no_local_cause": (
-        "{requests} requests had a beginning of {tokens} tokens that was asked for minutes before,"
-        " and were served none of it. No local cause was found: this is the provider's side, and no"
+        "{requests} had a beginning of {tokens} tokens that was asked for minutes before, and got"
+        " none of it from cache. No local cause was found: this is the provider's side, and no"
         " other layout would help."
     ),
 }  # fmt: skip

@@ -196,7 +196,7 @@ def test_a_table_for_people_and_rows_for_programs(cli: Cli, tmp_path: Path) -> N
     shown = cli("attribute", log).out
     assert "new" in shown
     assert "never seen before" in shown
-    assert "1 requests of 33 prompt tokens tell no cached tokens" in shown
+    assert "1 request tells no cached tokens: of 33 prompt tokens" in shown
     assert "older than they are" in shown
     assert "no chain" not in shown
     (found,) = csv.DictReader(io.StringIO(cli("attribute", log, "--output", "csv").out))
@@ -227,7 +227,7 @@ def test_rows_without_chains_are_named_beside_those_with(cli: Cli, tmp_path: Pat
     bare |= {"block_hashes": None, "content_hashes": None, "ts": "2026-02-20T12:00:00Z"}
     log.write_bytes(ndjson([bare, row(2, [1, 2, 3], cached_tokens=32)]))
     shown = " ".join(cli("attribute", log).out.split())
-    assert "1 requests of 33 prompt tokens have no chain" in shown
+    assert "1 request has no chain: 33 prompt tokens are counted" in shown
     assert "32 cached tokens of requests with a chain were there before the log began" in shown
     assert "16 of the new tokens came within 7 days of the first row with a chain" in shown
     found = answer(cli, log)
@@ -291,12 +291,12 @@ def test_the_reason_why_nothing_is_explained_is_the_true_one(cli: Cli, tmp_path:
     broken = refused(["{"])
     assert "1 rejected (1 invalid_json)" in broken
     assert "there are no requests" in broken
-    assert "none of 1 requests lies between --since and --until" in refused(
+    assert "none of 1 request lies between --since and --until" in refused(
         [row(1, [1])], "--since", "2026-03-03"
     )
     bare = row(1, [1, 2]) | {"prompt_tokens": None}
     untold = refused([bare])
-    assert "none of 1 requests tells its prompt tokens" in untold
+    assert "none of 1 request tells its prompt tokens" in untold
     assert "--tokenizer" in untold
     assert "no row has a chain" in refused([row(1, [1]) | {"block_hashes": None}])
 

@@ -139,7 +139,7 @@ def test_t95_a_row_has_as_many_ids_as_its_length_has_blocks(cli: Cli, tmp_path: 
     done = cli("export", trace, "--out", "fixed.jsonl")
     assert done.status == 0
     assert "1 hash_count" in done.err
-    assert "1 blocks have no name (1 requests have no chain)" in done.err
+    assert "1 block has no name (1 request has no chain)" in done.err
     rows = [json.loads(line) for line in Path("fixed.jsonl").read_text().splitlines()]
     check_convention(rows, 512)
     assert [row["hash_ids"] for row in rows] == [[0], [1, 2, 3], [1, 2, 3]]
@@ -237,7 +237,7 @@ def test_a_store_is_exported_through_a_window_to_standard_output(cli: Cli, tmp_p
         {"timestamp": 20_000, "input_length": 32, "output_length": 5, "hash_ids": [0]},
         {"timestamp": 30_000, "input_length": 32, "hash_ids": [0]},
     ]
-    assert "1 requests tell no generated tokens: output_length is left out" in done.err
+    assert "1 request tells no generated tokens: output_length is left out" in done.err
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def refusal(path: Path, block_tokens: int | None = None) -> str:
 def test_t95_ids_that_do_not_fit_the_length_are_refused_by_row(tmp_path: Path) -> None:
     path = written(tmp_path, row(0, 1200, [0, 1, 2]), row(0, 20, [0, 1]))
     said = refusal(path, 512)
-    assert f"{path}, row 2: 20 tokens are 1 blocks of 512 tokens, and it has 2 ids" in said
+    assert f"{path}, row 2: 20 tokens are 1 block of 512 tokens, and it has 2 ids" in said
     assert "--block-tokens" in said
 
 

@@ -77,7 +77,7 @@ def test_turns_are_added_up_and_stand_in_order_of_time(tmp_path: Path) -> None:
     assert len({*first, *other, *second}) == 6
     assert sessions_of(trace) == [0, 1, 0]
     assert "added up and sorted by time" in trace.words()
-    assert "1 turns start by their delay after the start of the turn before" in trace.words()
+    assert "1 turn starts by a delay after the start of the turn before" in trace.words()
 
 
 def test_sessions_spread_over_replicas(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_labels_beside_a_trace(tmp_path: Path) -> None:
     assert recorded.tenant.names == ["7"]
     assert isinstance(recorded.replica, Labels)
     said = refusal(path, labels=labelled(tmp_path, {"session": 3}))
-    assert "1 lines of labels beside a trace of 3 requests" in said
+    assert "1 line of labels beside a trace of 3 requests" in said
     said = refusal(path, labels=labelled(tmp_path, {}, {"tenant": "bob"}, {}))
     assert "labels.jsonl, line 2: " in said
     assert "labels are numbers" in said
@@ -272,9 +272,9 @@ def test_labels_beside_a_trace(tmp_path: Path) -> None:
         ([turn("A", 5, [1], timestamp=3), turn("A", 5, [2], timestamp=1)], "line 2: its timestamp"),
         (
             [turn("A", 600, [1, 2], timestamp=3), turn("B", 20, [1, 2], timestamp=4)],
-            "row 2: 20 tokens are 1 blocks of 512 tokens",
+            "row 2: 20 tokens are 1 block of 512 tokens",
         ),
-        ([runs_row("x", 0, 64, [0, 2])], "row 1: 64 tokens are 1 blocks of 64 tokens"),
+        ([runs_row("x", 0, 64, [0, 2])], "row 1: 64 tokens are 1 block of 64 tokens"),
         ([runs_row("x", 0, 64, [0, 10**12])], "line 1: hash_runs must be pairs"),
         ([runs_row("x", 0, 64, [-1, 1])], "line 1: hash_runs must be pairs"),
         ([runs_row("x", 5, 64, [0, 1]), runs_row("x", 1, 64, [0, 1])], "row 2: its timestamp"),

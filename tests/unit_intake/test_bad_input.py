@@ -223,7 +223,7 @@ def test_damaged_input_says_so_and_how_many_rows_are_stored(
     with pytest.raises(PrefixscopeError, match=r"log\.packed: .*damaged or ends early") as caught:
         take(store, bytes(data))
     stored = len(requests(store))
-    assert stored == 0 or f"{stored} rows before the damage are stored" in str(caught.value)
+    assert stored == 0 or f"{stored:,} rows are stored, from before the damage" in str(caught.value)
 
 
 def test_rows_before_the_damage_are_stored_and_counted(tmp_path: Path) -> None:
@@ -240,4 +240,4 @@ def test_rows_before_the_damage_are_stored_and_counted(tmp_path: Path) -> None:
     stored = len(requests(store))
     store.close()
     assert 1500 < stored < 2000
-    assert f"{stored} rows before the damage are stored" in str(caught.value)
+    assert f"{stored:,} rows are stored, from before the damage" in str(caught.value)

@@ -78,7 +78,9 @@ def test_bytes_that_are_no_text_end_it(store: Store) -> None:
     with pytest.raises(PrefixscopeError, match="its JSON is not UTF-8"):
         load(store, data + b" " * (1 << 19))
     huge = json.dumps([ROWS[0], row("huge", note="x" * (3 << 20))]).encode()
-    with pytest.raises(PrefixscopeError, match=r"value 2 .* more than 1 MiB; the 1 rows before"):
+    with pytest.raises(
+        PrefixscopeError, match=r"value 2 .* more than 1 MiB; what came before it is stored: 1 row"
+    ):
         load(store, huge, "huge")
 
 

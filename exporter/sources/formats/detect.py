@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import FORMATS, ndjson
 from exporter.sources.formats.mapping import LogFormat, parts_of
+from replay.counted import counted
 
 _SAMPLED_ROWS = 64
 
@@ -45,7 +46,7 @@ def detect(sample: bytes, name: str) -> Decision:
             "format: in the settings, ?format= in the address"
         )
     found = " and ".join(_first_present(group, rows) for group in best.signature)
-    return Decision(best, f"{fits[best.name]} of {len(rows)} sampled rows have {found}")
+    return Decision(best, f"{fits[best.name]} of {counted(len(rows), 'sampled row')} have {found}")
 
 
 def _by_bare_keys(rows: Sequence[dict[str, object]]) -> Decision | None:

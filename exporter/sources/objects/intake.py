@@ -41,6 +41,7 @@ from exporter.sources.objects.place import (
 from exporter.store.append import Stream, append
 from exporter.store.bookmarks import Bookmark, Read, keyed
 from exporter.store.store import Store
+from replay.counted import counted
 
 _RANGE_BYTES = 4 << 20
 # What every place in an object store is an offset in.
@@ -129,7 +130,7 @@ class ObjectReader:
         self._store.fold()
         self._summary.format = ", ".join(self._formats_seen) or "none"
         self._summary.decided_because = (
-            f"{self.read_objects:,} objects read, {self.known_objects:,} known before"
+            f"{counted(self.read_objects, 'object')} read, {self.known_objects:,} known before"
         )
         return self._summary
 

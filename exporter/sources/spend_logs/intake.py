@@ -36,6 +36,7 @@ from exporter.store.append import Stream, append
 from exporter.store.bookmarks import Bookmark, Read, keyed
 from exporter.store.store import Store
 from queries.times import utc_without_zone
+from replay.counted import counted
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ class SpendLogReader:
             self.problems.append(str(error))
         self._store.fold()
         self._summary.decided_because = (
-            f"{self.read_rows:,} rows read, {self.known_rows:,} known before"
+            f"{counted(self.read_rows, 'row')} read, {self.known_rows:,} known before"
         )
         return self._summary
 
