@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.bench_causes import BLOCK_TOKENS, generate
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from replay.rules import RULES
 from replay.traffic import Names, Numbers
 

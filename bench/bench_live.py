@@ -34,7 +34,7 @@ from bench.live.trace import BLOCK_TOKENS, Plan, write_trace
 from exporter.errors import PrefixscopeError
 from prefixscope.demo_engine.model import write_model
 from prefixscope.tap_file import one_file
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from tests.engine.live import ENGINE_DIR
 
 # Policy of the real router, and whether replicas cache.

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from bench import reference_simulator
 from bench.bench_curve import TRACE, run
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from replay.clock import Clock
 from replay.rules import RULES
 

@@ -18,9 +18,9 @@ from prefixscope.chain_window import Room, Window, ask_chains, free_bytes
 from prefixscope.client import connect
 from prefixscope.commands import options
 from prefixscope.file_rows import rows_of_files
-from prefixscope.hashed_trace import LABELS, HashedTrace, hashed_trace
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, prompt_reader
-from prefixscope.trace_file import USUAL_BLOCK_TOKENS
+from prefixscope.traces.file import USUAL_BLOCK_TOKENS
+from prefixscope.traces.hashed import LABELS, HashedTrace, hashed_trace
 from queries import registry
 from replay.counted import counted
 

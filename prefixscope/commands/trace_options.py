@@ -100,7 +100,7 @@ def traffic(wanted: Wanted) -> Traffic:
 
 
 def _of_files(wanted: Wanted, traces: list[Path]) -> Traffic:
-    from prefixscope.trace_file import is_trace, read_trace  # noqa: PLC0415 - brings numpy with it
+    from prefixscope.traces.file import is_trace, read_trace  # noqa: PLC0415 - brings numpy with it
 
     traffic_options.refuse_beside_traces(
         wanted.since, wanted.until, wanted.model, wanted.store, _typed(wanted.url)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prefixscope.lint.reading import PromptLog, first_has_prompt, read_prompts
-from prefixscope.trace_file import name_of
-from prefixscope.trace_lines import kind_of
+from prefixscope.traces.file import name_of
+from prefixscope.traces.lines import kind_of
 from replay.counted import counted
 from replay.layout.recorded import has_times, recorded_of
 from replay.layout.tokens import Encode

@@ -27,7 +27,7 @@ from bench.live.servers import Engines
 from bench.live.tables import missed, report
 from bench.live.trace import BLOCK_TOKENS, Plan, rows_of, write_trace
 from exporter.errors import PrefixscopeError
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from replay.prompts import Prompts
 from replay.timed import Timed
 from replay.traffic import starts_of

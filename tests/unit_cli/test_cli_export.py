@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.store.store import Store
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from tests.log_path import CAPTURES, NOON, SHARED, SMALL, load, ndjson, needs_captures
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out

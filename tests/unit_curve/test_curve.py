@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from replay.curve import Curve, curve, curve_of_replicas, curves_of_groups
 from replay.prompts import Prompts
 from replay.rules import RULES

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prefixscope.trace_file import TraceFile, read_trace
+from prefixscope.traces.file import TraceFile, read_trace
 from replay.clock import Clock
 from replay.curve import curve, curves_of_groups, summed
 from replay.known_blocks import numbered, within

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import PrefixscopeError
-from prefixscope.trace_file import is_trace, read_trace
+from prefixscope.traces.file import is_trace, read_trace
 
 
 def written(folder: Path, *rows: object) -> Path:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.errors import PrefixscopeError
-from prefixscope.trace_columns import Columns, added_up
-from prefixscope.trace_file import TraceFile, read_trace
+from prefixscope.traces.columns import Columns, added_up
+from prefixscope.traces.file import TraceFile, read_trace
 from replay.recorded import Labels
 from replay.routers import Ring
 from replay.traffic import flat

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from replay.arms import Arm, arm_named, swept
 from replay.clock import Clock
 from replay.curve import curve_of_replicas

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefixscope.trace_file import read_trace
+from prefixscope.traces.file import read_trace
 from replay.curve import curve_of_replicas
 from replay.prompts import Prompts
 from replay.routers import ROUTERS, Router

@@ -1,6 +1,6 @@
 """Traces of hash ids read straight into columns, without a store between.
 
-Which kinds there are stands in `trace_lines`; what is assumed of a trace is printed with every
+Which kinds there are stands in `lines`; what is assumed of a trace is printed with every
 figure from it.
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.packed import DAMAGED, open_input, peek
-from prefixscope.trace_columns import Columns, NotATraceRow, added_up
-from prefixscope.trace_labels import TraceLabels, read_labels
-from prefixscope.trace_lines import (
+from prefixscope.traces.columns import Columns, NotATraceRow, added_up
+from prefixscope.traces.labels import TraceLabels, read_labels
+from prefixscope.traces.lines import (
     MICROSECONDS,
     MILLISECONDS,
     Kind,

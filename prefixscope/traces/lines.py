@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from prefixscope.trace_columns import Columns, NotATraceRow
+from prefixscope.traces.columns import Columns, NotATraceRow
 
 MILLISECONDS, SECONDS, MICROSECONDS = 1e-3, 1.0, 1e-6
 _WEKA_BLOCK_TOKENS = 64

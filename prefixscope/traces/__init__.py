@@ -1,0 +1,1 @@
+"""Traces as files: read into columns, and written without text."""
