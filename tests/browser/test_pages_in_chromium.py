@@ -120,6 +120,16 @@ def test_page_opens_without_a_complaint(
     assert "NaN" not in visit.text
 
 
+def test_the_first_page_has_an_address_of_its_own_too(
+    site: tuple[str, str], browser: Browser
+) -> None:
+    _, dashboard = site
+    root = chromium.visit(browser, f"{dashboard}/", "now", "light")
+    named = chromium.visit(browser, f"{dashboard}/now", "now", "light")
+    assert (root.errors, named.errors) == ([], [])
+    assert named.text.splitlines()[:5] == root.text.splitlines()[:5]
+
+
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 420)])
 @pytest.mark.parametrize("tab", chromium.TABS["memory"])
 def test_every_tab_of_memory_opens_without_a_complaint(
