@@ -71,6 +71,16 @@ TABLE_COLUMNS: dict[str, tuple[str, ...]] = {
         "assumptions",
         "price_sources",
     ),
+    "changes": (
+        "kind",
+        "sentence",
+        "tokens_per_day_lower",
+        "tokens_per_day_upper",
+        "basis",
+        "evidence",
+        "next_step",
+        "model",
+    ),
     "found_templates": (
         "name",
         "given_name",

@@ -84,12 +84,15 @@ def test_every_alert_says_what_to_do(name: str) -> None:
     assert rule["labels"]["severity"] in {"page", "ticket"}
     assert "for" in rule
     words = rule["annotations"]
-    assert {"summary", "description", "runbook_url"} <= set(words)
+    missing = {"summary", "description", "runbook_url"} - set(words)
+    assert not missing, f"{name}: annotations without {missing}; copy those of a neighbour"
     assert words["summary"][0].isupper()
     assert "{{" not in words["summary"]
     assert words["runbook_url"].endswith(f"docs/runbooks/{name}.md")
     # A link to an exporter that does not answer would lead nowhere.
     assert ("dashboard_url" in words) == (name != "PrefixscopeExporterDown")
+    listed = (ROOT / "docs" / "alert-rules.md").read_text(encoding="utf-8")
+    assert f"| [{name}](runbooks/{name}.md) |" in listed, "it needs a row in docs/alert-rules.md"
     page = (RUNBOOKS / f"{name}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# {name}\n")
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == HEADINGS
@@ -131,7 +134,7 @@ def test_every_alert_is_silent_without_traffic_at_restarts_and_at_the_evening_pe
     name: str, kind: str
 ) -> None:
     quiet = [case.fires for case in cases() if case.alert == name and case.group == kind]
-    assert quiet
+    assert quiet, f"{name}: no case in the group `{kind}` of a .tests.yml; add one that is silent"
     assert not any(quiet)
 
 

@@ -54,14 +54,15 @@ def test_the_schema_of_the_api_is_content() -> None:
 
 
 def test_rules_are_rendered_from_the_rule_files() -> None:
-    """Run `python deploy/kubernetes/render_rules.py > deploy/kubernetes/prometheusrules.yaml`."""
     spec = importlib.util.spec_from_file_location("render_rules", FOLDER / "render_rules.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     shipped = (FOLDER / "prometheusrules.yaml").read_text(encoding="utf-8")
-    assert script.rendered() == shipped
+    assert script.rendered() == shipped, (
+        "run: python deploy/kubernetes/render_rules.py > deploy/kubernetes/prometheusrules.yaml"
+    )
     files = sorted((ROOT / "deploy" / "prometheus").glob("*.rules.yml"))
     for document, file in zip(yaml.safe_load_all(shipped), files, strict=True):
         assert document["kind"] == "PrometheusRule"

@@ -59,14 +59,50 @@ def _command_line() -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_commands_and_options_exist(line: str) -> None:
-    known = _command_line()
+def _wrong(line: str, known: dict[str, set[str]]) -> str:
+    """What the program would not understand of a command as it is written; '' if nothing."""
     name, *words = line.split()
-    assert name in known
-    assert {word for word in words if word.startswith("--")} <= known[name]
-    if name == "query":
-        assert words[0] in questions()
+    if name not in known:
+        return f"no command {name}"
+    options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+    if unknown := options - known[name]:
+        return f"{name} has no {', '.join(sorted(unknown))}"
+    asked = re.match(r"query ([a-z]\w*)", line)
+    if asked is None:
+        return ""
+    if asked[1] not in questions():
+        return f"no question {asked[1]}"
+    by = re.search(r"--by ([a-z_]+)", line)
+    values = questions()[asked[1]].params["by"].one_of if by else None
+    return f"{asked[1]} not by {by[1]}" if by and by[1] not in (values or ()) else ""
+
+
+def test_commands_and_options_exist() -> None:
+    known = _command_line()
+    assert {line: wrong for line in COMMANDS if (wrong := _wrong(line, known))} == {}
+
+
+def _code(text: str) -> str:
+    """What a page shows to be typed: fenced as sh, indented, or between backticks."""
+    typed = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", plain)]
+    return "\n".join([*typed, *re.findall(r"^ {4}.*$", plain, re.MULTILINE), *spans])
+
+
+def test_commands_of_the_docs_exist() -> None:
+    known = _command_line()
+    found = {
+        f"{page.name}: {line}": _wrong(line.replace("…", ""), known)
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        for line in re.findall(
+            r"(?<![-\w/.])prefixscope (?!ok$)([a-z]+(?:$| [^|&\n#;]*))",  # /-/healthy says ok
+            _code(page.read_text(encoding="utf-8")),
+            re.MULTILINE,
+        )
+    }
+    assert len(found) > 100
+    assert {line: wrong for line, wrong in found.items() if wrong} == {}
 
 
 def test_questions_asked_over_http_exist() -> None:
