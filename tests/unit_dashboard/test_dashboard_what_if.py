@@ -100,8 +100,14 @@ def test_scopes_layout_and_tenants_are_tried_and_told_where_the_traffic_has_them
         "Layout of prompts mended",
     ]
     assert f"t: Put {HOSTILE} last." in [text.value for text in app.text]
+    routers = {box.label: box for box in app.selectbox}
+    routers["Routers count as load"].set_value(True)
+    routers["Of replicas that are alike"].set_value(False)
     app.button[-1].click().run(timeout=COMPILING_SECONDS)
     assert not app.exception
+    assumed = "".join(text.value for text in app.text)
+    assert "where replicas are alike to a router, the first one is taken" in assumed
+    assert "scored goes by uncached tokens + 1 × load (requests under way)" in assumed
     assert "Mending the layout of prompts would then, at best, save" in words(app)
     ratios = dict(
         zip(*(app.dataframe[0].value[name] for name in ("arm", "token_hit_ratio")), strict=True)
