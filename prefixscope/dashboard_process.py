@@ -22,12 +22,17 @@ START_SECONDS = 60
 STOP_SECONDS = 10
 
 
+def check_address(address: str) -> None:
+    """Raises PrefixscopeError where something listens there."""
+    listen(address, "--dashboard-listen HOST:PORT (setting dashboard.listen)").close()
+
+
 @contextmanager
 def dashboard(
     address: str, exporter_url: str, token: str | None, base_path: str = ""
 ) -> Iterator[str]:
     """The dashboard for as long as the block lasts; gives its address once it answers."""
-    listen(address).close()  # an address in use is said at once and plainly
+    check_address(address)  # in use? said at once and plainly
     host, port = split_address(address)
     process = subprocess.Popen(
         _command(host, port, base_path),

@@ -82,7 +82,9 @@ def running(settings: Settings) -> Iterator[Running]:
         yield Running(url, server_stopped)
 
 
-def listen(address: str) -> socket.socket:
+def listen(
+    address: str, change: str = "--listen HOST:PORT (setting server.listen)"
+) -> socket.socket:
     """A listening socket; an address in use is an error that says what to change."""
     host, port = split_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -90,8 +92,8 @@ def listen(address: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise PrefixscopeError(
-            f"cannot listen on {address}: {error.strerror or error}; stop what uses it, or set "
-            "server.listen (PREFIXSCOPE_SERVER__LISTEN) to another address"
+            f"cannot listen on {address}: {error.strerror or error}; stop what uses it, or name "
+            f"another address with {change}"
         ) from error
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from prefixscope.commands.options import messages
-from prefixscope.dashboard_process import dashboard
+from prefixscope.dashboard_process import check_address, dashboard
 from prefixscope.serve import running
 from prefixscope.settings import Settings, load_settings, server_token
 
@@ -73,6 +73,8 @@ def demo(
     }
     given = {name: address for name, address in addresses.items() if address is not None}
     settings = load_settings(None, {**os.environ, **given})
+    if with_dashboard:
+        check_address(settings.dashboard.listen)  # before the work, as that of the exporter
     with demo_run.prepared(directory, settings, days=days, requests=requests) as prepared:
         _run(prepared, with_dashboard)
 

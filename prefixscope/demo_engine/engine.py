@@ -56,7 +56,8 @@ def vllm(
 
     `tap` is the environment the middleware needs, None for an engine without it.
     """
-    listen(f"127.0.0.1:{port}").close()  # in use? better said now than by its log
+    # In use? Better said now than by its log.
+    listen(f"127.0.0.1:{port}", "--engine-port PORT").close()
     log = folder / "vllm.log"
     environment = {**os.environ, **_ENVIRONMENT, **(tap or {})}
     with log.open("wb") as output:

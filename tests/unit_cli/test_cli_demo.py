@@ -125,5 +125,8 @@ def test_an_address_in_use_is_said_before_the_work(cli: Cli, tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         done = cli("demo", "--listen", address)
-    assert (done.status, f"cannot listen on {address}" in done.err) == (1, True)
+        pages = cli("demo", "--listen", free_address(), "--dashboard-listen", address)
+    for told, option in ((done, "--listen"), (pages, "--dashboard-listen")):
+        assert (told.status, f"cannot listen on {address}" in told.err) == (1, True)
+        assert f"name another address with {option} HOST:PORT" in " ".join(told.err.split())
     assert not (tmp_path / "data").exists()
