@@ -1,8 +1,8 @@
 """The rule files and their cases, as tests read them."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,17 @@ class Case:
     fires: bool
 
 
-def cases() -> Iterator[Case]:
+@cache
+def cases() -> tuple[Case, ...]:
     """Every case of every file."""
-    for file in CASES:
-        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["tests"]:
-            for case in group.get("alert_rule_test", ()):
-                fires = bool(case["exp_alerts"])
-                yield Case(group["name"], _minutes(case["eval_time"]), case["alertname"], fires)
+    return tuple(
+        Case(
+            group["name"], _minutes(case["eval_time"]), case["alertname"], bool(case["exp_alerts"])
+        )
+        for file in CASES
+        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["tests"]
+        for case in group.get("alert_rule_test", ())
+    )
 
 
 def _minutes(text: str) -> int:
