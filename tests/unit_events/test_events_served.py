@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from exporter.sources.events import keeper, worker
 from prefixscope.serve import running
 from prefixscope.settings import Settings
 from tests.running import answer
@@ -22,9 +23,23 @@ from tests.unit_events.batches import (
     removed,
     stored,
 )
-from tests.unit_events.publishing import Publisher, free_ports, ipc, wait_until
+from tests.unit_events.publishing import (
+    PATIENCE_SECONDS,
+    Publisher,
+    free_ports,
+    ipc,
+    wait_until,
+)
 
 CANARY_PROMPT = "tell nobody of the canary prompt"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here is about how long what was heard waits to be written, or an engine that is
+    scraped to be listened to."""
+    monkeypatch.setattr(keeper, "DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr(worker, "REFRESH_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -65,7 +80,7 @@ def test_from_a_publisher_to_the_questions(tmp_path: Path, publisher: Publisher)
         wait_until(lambda: row(exporter.url, "block_streams")["batches"] == 4, "all batches")
         stream, reset = (row(exporter.url, name) for name in ("block_streams", "block_resets"))
         evictions = row(exporter.url, "evictions")
-        page = httpx.get(f"{exporter.url}/metrics").text
+        page = httpx.get(f"{exporter.url}/metrics", timeout=PATIENCE_SECONDS).text
         state = row(exporter.url, "store_state")
     assert (stream["source"], stream["replica"], stream["model"]) == ("events", "live", "llama")
     assert (stream["connected"], stream["uncertain"], stream["missed_batches"]) == (True, None, 0)
@@ -156,9 +171,9 @@ def test_nothing_secret_is_written(
             "id": "r-1", "ts": "2026-11-30T12:00:00Z", "prompt": CANARY_PROMPT,
             "prompt_tokens": 48, "cached_tokens": 16,
         }  # fmt: skip
-        httpx.post(f"{exporter.url}/v1/requests", json=body)
+        httpx.post(f"{exporter.url}/v1/requests", json=body, timeout=PATIENCE_SECONDS)
         pages = "".join(
-            httpx.get(exporter.url + path).text
+            httpx.get(exporter.url + path, timeout=PATIENCE_SECONDS).text
             for path in ("/metrics", "/now", "/api/v1/query/block_streams",
                          "/api/v1/query/resident_prefixes")
         )  # fmt: skip
