@@ -199,9 +199,14 @@ def print_table(console: Console, name: str, table: pa.Table, by: str | None) ->
 
 def _told(row: Row) -> Row:
     """What nobody reported is unknown to a reader, though the sums for programs say 0."""
-    if row.get("reported_prompt_tokens") == 0 and row.get("prompt_tokens"):
-        return {**row, "cached_tokens": None, "computed_tokens": None}
-    return row
+    unknown = [
+        f"{name}{window}"
+        for window in ("", "_before")
+        if row.get(f"coverage_ratio{window}") == 0
+        or (row.get(f"reported_prompt_tokens{window}") == 0 and row.get(f"prompt_tokens{window}"))
+        for name in ("cached_tokens", "computed_tokens")
+    ]
+    return {name: None if name in unknown else value for name, value in row.items()}
 
 
 def _print_upright(console: Console, row: Row, columns: Sequence[str]) -> None:

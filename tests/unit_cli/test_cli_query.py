@@ -57,6 +57,9 @@ def test_a_table_shows_no_zero_for_what_nobody_reported(cli: Cli, store: Path) -
     unreported, acme = (line.split() for line in done.out.splitlines()[1:])
     assert unreported[2:7] == ["–", "0.00%", "3,000", "–", "–"]
     assert acme[1:6] == ["70.00%", "100.00%", "1,000", "700", "300"]
+    moved = cli("query", "movers", "--by", "tenant", "--store", store)
+    (unreported,) = (line.split() for line in moved.out.splitlines() if "3,000" in line)
+    assert unreported[2:6] == ["3,000", "–", "0.00%", "–"]
 
 
 def test_questions_are_listed_before_there_is_a_store(cli: Cli, tmp_path: Path) -> None:
