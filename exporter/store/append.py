@@ -15,20 +15,22 @@ from itertools import chain
 from typing import NamedTuple
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from exporter.causes.corrections import keep_corrected
 from exporter.prompts.lines import reshape_of
 from exporter.sources.formats.compile import DEFAULTS, compile_careful
 from exporter.sources.formats.mapping import LogFormat
-from exporter.sources.formats.quick import compile_quick
-from exporter.sources.lines import BadLine, LineBatch, for_threads
+from exporter.sources.formats.quick import compile_quick, compile_told
+from exporter.sources.lines import SCHEMA, BadLine, LineBatch, for_threads
 from exporter.store import bridged, decode, eligibility, fold, identity, join, live, rejects
 from exporter.store.counters import CounterDelta
 from exporter.store.feed import Feed
 from exporter.store.identity import Facts, Settled
 from exporter.store.rollup import REPORTED
 from exporter.store.store import Store
-from exporter.templates_found.assign import ANY_UNNAMED, ASSIGN_FRESH
+from exporter.templates_found.assign import ASSIGN_FRESH
 from queries.times import utc_without_zone
 
 
@@ -136,21 +138,24 @@ class _Append:
         if self.stream.log_format.bridges_calls:
             bridged.flag_fresh(self.cursor, fresh.batch)
         look = self._look()
-        if look.caching_off:
+        caching_off = eligibility.any_off(self.cursor)
+        if caching_off:
             eligibility.mark_fresh(self.cursor, fresh.batch)
-        settled = identity.settle(self.cursor, fresh, look.facts)
+        settled = identity.settle(self.cursor, fresh, look.facts())
         delta = CounterDelta()
         if settled.corrected:
             self._correct(delta)
-        joined = self._join(look.sides, delta)
-        turned = look.decode and decode.mark(self.cursor, look.first_ts, look.last_ts)
-        if look.caching_off or joined is not None or turned or settled != Settled():
+        joined = self._join(look.sides(), delta)
+        turned = decode.looks_so(look.may_be_decode, look.kept) and decode.mark(
+            self.cursor, look.first_ts, look.last_ts
+        )
+        if caching_off or joined is not None or turned or settled != Settled():
             look = self._look()
-        if look.unnamed_chains:
+        if look.chains:
             self._assign_templates()
         result = self._result(settled, look)
         result.accepted += joined or 0  # both rows of a pair were taken, though one is left
-        delta.late_tokens = look.late_tokens
+        delta.late_tokens = look.late_tokens or 0
         result.flags.update(feed.left_out)
         if feed.bad or settled.conflicting or refused:
             self.cursor.register("places", feed.places())
@@ -164,38 +169,48 @@ class _Append:
 
         Returns the number of rows refused; temp table `careful` has them.
         """
-        log_format, aside = self.stream.log_format, self.store.aside
-        aside.take()  # what a batch that failed may have left
-        quick = compile_quick(log_format, frozenset(self.stream.defaults))
-        if not (feed.alone and self._map_standing(feed, quick)):
-            self._map_once(feed, quick)
-        doubted = aside.take()
+        doubted = self._map_standing(feed) if feed.alone else None
+        if doubted is None:
+            doubted = self._map_once(feed)
         if not doubted.num_rows:
             return 0
         self.cursor.register("doubted_lines", for_threads(doubted))
-        careful = compile_careful(log_format).replace("FROM lines", "FROM doubted_lines")
+        careful = compile_careful(self.stream.log_format).replace(
+            "FROM lines", "FROM doubted_lines"
+        )
         self._read(f"CREATE OR REPLACE TEMP TABLE careful AS {careful}")
         self.cursor.unregister("doubted_lines")
         refused: int = doubted.num_rows - self._read(_INSERT_CAREFUL)
         return refused
 
-    def _map_standing(self, feed: Feed, quick: str) -> bool:
-        """Reads the lines by the standing reading, if there is one already."""
+    def _map_standing(self, feed: Feed) -> pa.Table | None:
+        """Reads the lines by the standing reading, if there is one already; returns the doubted."""
+        told = compile_told(self.stream.log_format, self._given)
         # It stands for a day: a later time of arrival makes no row more doubtful than it is.
         began = self.arrived.replace(hour=0, minute=0, second=0, microsecond=0)
-        parameters = self._parameters(quick) | {"arrived": began, "batch": 0}
-        reading = self.store.readings.again(quick, parameters)
+        parameters = self._parameters(told) | {"arrived": began}
+        reading = self.store.readings.again(told, parameters)
         if reading is None:
-            return False
-        if reading.read(feed.record_batches()):
-            reading.show(self.cursor)
-            self.cursor.execute(
-                self.store.parsed(_INSERT_STANDING.format(reading=reading.name)),
-                {"batch": self.fresh.batch, "arrived": self.arrived},
-            )
-        return True
+            return None
+        lines = pa.Table.from_batches(feed.record_batches(), SCHEMA)
+        if not lines.num_rows:
+            return lines
+        rows = reading.read(lines)
+        doubted = rows["doubted"]
+        rows = rows.drop_columns("doubted")
+        if pc.any(doubted).as_py():
+            lines, rows = lines.filter(doubted), rows.filter(pc.invert(doubted))
+        else:
+            lines = lines.slice(0, 0)
+        if rows.num_rows:
+            reading.show(self.cursor, _with(rows, batch=self.fresh.batch, arrived=self.arrived))
+            self.cursor.execute(self.store.parsed(_INSERT_STANDING.format(reading=reading.name)))
+        return lines
 
-    def _map_once(self, feed: Feed, quick: str) -> None:
+    def _map_once(self, feed: Feed) -> pa.Table:
+        """Reads the lines by a reading of their own; returns the doubted."""
+        quick = compile_quick(self.stream.log_format, self._given)
+        self.store.aside.take()  # what a batch that failed may have left
         self.cursor.register("lines", feed.reader())
         try:
             self._read(f"INSERT INTO requests BY NAME {quick}")
@@ -203,6 +218,11 @@ class _Append:
             feed.check()
             raise
         self.cursor.unregister("lines")
+        return self.store.aside.take()
+
+    @property
+    def _given(self) -> frozenset[str]:
+        return frozenset(self.stream.defaults)
 
     def _read(self, statement: str) -> int:
         """Runs a reading of a format; returns the rows changed."""
@@ -236,7 +256,7 @@ class _Append:
                 "live_seconds": self.store.settings.live_window_seconds,
             },
         ).fetchall()
-        return _Look(Facts(*row[:5]), *row[5:])
+        return _Look(*row)
 
     def _result(self, settled: Settled, look: "_Look") -> BatchResult:
         return BatchResult(
@@ -246,13 +266,13 @@ class _Append:
             settled.conflicting,
             {},
             look.flags(),
-            look.prompt_tokens,
-            look.eligible_prompt_tokens,
-            look.reported_prompt_tokens,
-            look.cached_tokens,
+            look.prompt_tokens or 0,
+            look.eligible_prompt_tokens or 0,
+            look.reported_prompt_tokens or 0,
+            look.cached_tokens or 0,
         )
 
-    def _join(self, sides: list[str], delta: CounterDelta) -> int | None:
+    def _join(self, sides: set[str], delta: CounterDelta) -> int | None:
         """Joins fresh rows with the other side's, if both sides ever wrote; see `join_fresh`."""
         self.store.sides.update(sides)
         if not sides or len(self.store.sides) < 2:
@@ -333,46 +353,48 @@ class _Append:
 
 
 class _Look(NamedTuple):
-    """What settling, joining and the tally need to know of the fresh rows."""
+    """What settling, joining and the tally need to know of the fresh rows, in the order of `_LOOK`;
+    a sum over no row is None."""
 
-    facts: Facts
-    caching_off: bool
-    sides: list[str]
-    decode: bool
-    unnamed_chains: bool
     kept: int
-    flagged: str | None
+    identified: int
     first_ts: datetime | None
     last_ts: datetime | None
+    first_side: str | None
+    last_side: str | None
+    chains: int
+    may_be_decode: int
+    flagged: str | None
     late_requests: int
-    late_tokens: int
-    prompt_tokens: int
-    eligible_prompt_tokens: int
-    reported_prompt_tokens: int
-    cached_tokens: int
+    late_tokens: int | None
+    prompt_tokens: int | None
+    eligible_prompt_tokens: int | None
+    reported_prompt_tokens: int | None
+    cached_tokens: int | None
 
     def flags(self) -> dict[str, int]:
         """How many fresh rows carry each flag."""
         return dict(Counter((self.flagged or "").split()))
 
+    def sides(self) -> set[str]:
+        return {side for side in (self.first_side, self.last_side) if side}
+
+    def facts(self) -> Facts:
+        untimed = not identity.NO_TIME_FLAGS.isdisjoint(self.flags())
+        return Facts(self.identified, untimed, self.first_ts, self.last_ts)
+
 
 _LATE = f"NOT ({live.LIVE})"
-# Flags as one text: planning a histogram of lists takes longer than all other sums.
-_TALLY = f"""
-    count(*), string_agg(array_to_string(flags, ' '), ' '), min(ts), max(ts),
-    count(*) FILTER ({_LATE}),
-    coalesce(sum(prompt_tokens) FILTER ({_LATE}), 0)::BIGINT,
-    coalesce(sum(prompt_tokens), 0)::BIGINT,
-    coalesce(sum(prompt_tokens) FILTER (ineligible_reason IS NULL), 0)::BIGINT,
-    coalesce(sum(prompt_tokens) FILTER ({REPORTED}), 0)::BIGINT,
-    coalesce(sum(cached_tokens) FILTER ({REPORTED}), 0)::BIGINT"""
-
-
-_LOOK = f"""SELECT {identity.FACTS}, {eligibility.ANY_OFF},
-    list_distinct([min(side), max(side)]), {decode.LOOKS_LIKE_DECODE}, {ANY_UNNAMED}, {_TALLY}
-    FROM requests b WHERE batch = $batch"""
-_INSERT_STANDING = """INSERT INTO requests BY NAME SELECT
-    * REPLACE ($batch::BIGINT AS batch, $arrived::TIMESTAMP AS arrived) FROM {reading}"""
+# As few and as plain sums as will do: planning one of them takes longer than adding up five
+# hundred rows. For the same reason flags are one text, not a histogram of lists.
+_LOOK = f"""SELECT count(*), count(request_id), min(ts), max(ts), min(side), max(side),
+    count(block_hashes), count(*) FILTER ({decode.MAY_BE_DECODE}),
+    string_agg(array_to_string(flags, ' '), ' '),
+    count(*) FILTER ({_LATE}), sum(prompt_tokens) FILTER ({_LATE}), sum(prompt_tokens),
+    sum(prompt_tokens) FILTER (ineligible_reason IS NULL),
+    sum(prompt_tokens) FILTER ({REPORTED}), sum(cached_tokens) FILTER ({REPORTED})
+    FROM requests WHERE batch = $batch"""
+_INSERT_STANDING = "INSERT INTO requests BY NAME SELECT * FROM {reading}"
 _INSERT_CAREFUL = """INSERT INTO requests BY NAME
     SELECT $batch::BIGINT AS batch, * EXCLUDE (line_number, reason, excerpt)
     FROM careful WHERE reason IS NULL"""
@@ -382,6 +404,17 @@ _INSERT_TALLY = """INSERT INTO ingest_batches VALUES (date_trunc('hour', $arrive
 _KEEP_OFFSET = """INSERT INTO offsets VALUES ($source, $fingerprint, $end, $lines, $arrived)
     ON CONFLICT DO UPDATE SET position = greatest(position, excluded.position),
         lines = greatest(lines, excluded.lines), updated = excluded.updated"""
+
+
+def _with(rows: pa.Table, **values: object) -> pa.Table:
+    """The rows with columns that are the same in each."""
+    for name, value in values.items():
+        column = pa.repeat(pa.scalar(value), rows.num_rows)
+        place = rows.schema.get_field_index(name)
+        rows = (
+            rows.set_column(place, name, column) if place >= 0 else rows.append_column(name, column)
+        )
+    return rows
 
 
 @cache

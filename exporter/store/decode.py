@@ -18,9 +18,13 @@ _NEARLY_ALL = 0.95
 _USUAL = 0.5
 
 _ALL_CACHED = "prompt_tokens - cached_tokens <= 1"
-# Whether a batch looks as if a decode replica had written some of it: then `mark` has a look.
-LOOKS_LIKE_DECODE = f"""coalesce(count(*) FILTER (
-    replica_role IS NULL AND {_ALL_CACHED}) * 4 >= nullif(count(*), 0), false)"""
+# Rows that a decode replica may have written.
+MAY_BE_DECODE = f"replica_role IS NULL AND {_ALL_CACHED}"
+
+
+def looks_so(may_be_decode: int, rows: int) -> bool:
+    """Whether a batch looks as if a decode replica had written some of it: then `mark` looks."""
+    return may_be_decode * 4 >= rows > 0
 
 
 def mark(cursor: duckdb.DuckDBPyConnection, first_ts: object, last_ts: object) -> bool:

@@ -24,8 +24,12 @@ _OFF = f"""
         WHERE s.caching_enabled IS DISTINCT FROM false AND {_COVERS})"""
 
 
-# Whether any page told of caching that is off: else there is nothing to mark.
-ANY_OFF = "EXISTS (SELECT 1 FROM engine_samples WHERE NOT caching_enabled)"
+def any_off(cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Whether any page told of caching that is off: else there is nothing to mark."""
+    return bool(cursor.execute(_ANY_OFF).fetchall())
+
+
+_ANY_OFF = "SELECT 1 FROM engine_samples WHERE NOT caching_enabled LIMIT 1"
 
 
 def mark_fresh(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
@@ -38,7 +42,7 @@ def mark_fresh(cursor: duckdb.DuckDBPyConnection, batch: int) -> None:
 
 def mark_stored(cursor: duckdb.DuckDBPyConnection, first_ts: object, last_ts: object) -> None:
     """Marks stored rows of a span that new pages cover, and moves their sums in the roll-ups."""
-    if not cursor.execute(f"SELECT {ANY_OFF}").fetchall()[0][0]:
+    if not any_off(cursor):
         return
     cursor.execute(
         f"""CREATE OR REPLACE TEMP TABLE turned AS SELECT rowid AS stored_row, * FROM requests r

@@ -34,7 +34,9 @@ def _richness(row: str) -> str:
     )
 
 
-_NO_TIME = "coalesce(list_has_any({row}.flags, ['no_time', 'relative_time']), false)"
+# Flags of rows without a time of their own.
+NO_TIME_FLAGS = frozenset({"no_time", "relative_time"})
+_NO_TIME = f"coalesce(list_has_any({{row}}.flags, {sorted(NO_TIME_FLAGS)}), false)"
 
 
 # SQL: the row is one that was joined of two; what arrives again is compared with its parts.
@@ -75,20 +77,13 @@ class Settled:
 
 @dataclass(frozen=True)
 class Facts:
-    """What fresh rows are like, so that common batches need no closer look."""
+    """What fresh rows are like, so that common batches need no closer look: how many have an id,
+    whether any may have no time of its own, and the span of them all."""
 
-    rows: int
-    distinct: int
-    untimed: int
-    first_hour: datetime | None
-    last_hour: datetime | None
-
-
-# hash() only decides whether a closer look is needed, so its collisions cost time, not rows.
-FACTS = f"""
-    count(request_id), count(DISTINCT hash(request_id, attempt)) FILTER (request_id IS NOT NULL),
-    count(*) FILTER (flags IS NOT NULL AND request_id IS NOT NULL AND {_NO_TIME.format(row="b")}),
-    date_trunc('hour', min(ts)), date_trunc('hour', max(ts)) + INTERVAL 1 HOUR"""
+    identified: int
+    untimed: bool
+    first_ts: datetime | None
+    last_ts: datetime | None
 
 
 def settle(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> Settled:
@@ -96,9 +91,9 @@ def settle(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> Set
 
     Rows that correct stored ones stay; `supersede` is to remove what they replace.
     """
-    if not facts.rows:
+    if not facts.identified:
         return Settled()
-    repeats = facts.distinct < facts.rows
+    repeats = _any_repeated(cursor, fresh)
     if not repeats and not _any_stored(cursor, fresh, facts):
         return Settled()
     cursor.execute("CREATE OR REPLACE TEMP TABLE settled (position BIGINT, verdict VARCHAR)")
@@ -142,9 +137,22 @@ def _span(fresh: Fresh, facts: Facts) -> dict[str, object]:
     return {
         "batch": fresh.batch,
         "source": fresh.source,
-        "first_ts": facts.first_hour,
-        "last_ts": facts.last_hour,
+        "first_ts": facts.first_ts,
+        "last_ts": facts.last_ts,
     }
+
+
+def _any_repeated(cursor: duckdb.DuckDBPyConnection, fresh: Fresh) -> bool:
+    """Whether two fresh rows may have one id. A collision of hash() costs time, not rows; DuckDB's
+    own count of distinct values takes longer to plan for a small batch."""
+    asked = cursor.execute(fresh.parse(_KEYS), {"batch": fresh.batch})
+    keys = asked.fetchnumpy()["key"]
+    keys.sort()
+    return bool((keys[1:] == keys[:-1]).any())
+
+
+_KEYS = """SELECT hash(request_id, attempt) AS key FROM requests
+    WHERE batch = $batch AND request_id IS NOT NULL"""
 
 
 def _any_stored(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> bool:
@@ -205,8 +213,9 @@ def _settle_within(fresh: Fresh) -> str:
 
 def _stored(fresh: Fresh, facts: Facts, columns: str = "rowid AS stored_row, *") -> str:
     """Rows of the store that a fresh row may repeat, found in its own hours only."""
-    reach = "INTERVAL 1 HOUR" if fresh.merges else "INTERVAL 0 HOUR"
-    span = f"ts >= $first_ts::TIMESTAMP - {reach} AND ts < $last_ts::TIMESTAMP + {reach}"
+    reach = 1 if fresh.merges else 0
+    span = f"""ts >= date_trunc('hour', $first_ts::TIMESTAMP) - INTERVAL {reach} HOUR
+        AND ts < date_trunc('hour', $last_ts::TIMESTAMP) + INTERVAL {reach + 1} HOUR"""
     if facts.untimed:
         span = f"({span}) OR {_NO_TIME.format(row='requests')}"
     stored = f"""SELECT {columns} FROM requests

@@ -4,14 +4,14 @@ DuckDB binds and plans a statement anew each time it is run, which takes ten tim
 mapping five hundred rows with it. So a reading that comes again is started once, in a database
 of its own in memory, over an input that never ends, and batches flow through it one by one.
 
-A statement that streams asks for more input before it gives the last output away. So marks follow
-the lines of a batch for as long as it asks: a mark is no line, has a negative position of its
-batch's own, and goes the same way as rows. When it comes out, all rows before it did.
+Every line becomes one row, so that counting tells when all came out. They leave through a function:
+a statement that streams gives its output away in its own time, and what it gives are marks. A mark
+is no line and has a negative position; marks follow the lines for as long as the statement asks.
 """
 
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import duckdb
 import numpy as np
@@ -19,7 +19,6 @@ import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from duckdb.sqltypes import DuckDBPyType
 
-from exporter.sources.formats.aside import Aside
 from exporter.sources.lines import SCHEMA
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -29,12 +28,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 # What is mapped leaves at once.
 _NO_BUFFER = "SET streaming_buffer_size = '1B'"
-# Where columns are not lists, a filter holds chunks of less than 64 rows back until they make a
-# vector of 2,048: so many marks at a time are the fewest steps that bring the rows before them
-# out, in order. Elsewhere one mark does, after a step or two, which saves a tenth of a batch.
-_MARKS = 63
-_FEW_STEPS = 8
-_FIRST_MARK = -1
+_MARK = pa.record_batch([[-1], [0], ["{}"]], schema=SCHEMA)
 # Readings kept at a time: each source that sends small batches has one.
 _KEPT = 16
 
@@ -42,8 +36,8 @@ _KEPT = 16
 class Readings:
     """The standing readings of one store, used under its writer's lock; `writer` sees the rows."""
 
-    def __init__(self, writer: duckdb.DuckDBPyConnection, aside: Aside) -> None:
-        self._writer, self._aside = writer, aside
+    def __init__(self, writer: duckdb.DuckDBPyConnection) -> None:
+        self._writer = writer
         self._database: duckdb.DuckDBPyConnection | None = None
         self._numbers = itertools.count(1)
         self._known: OrderedDict[object, StandingReading | None] = OrderedDict()
@@ -74,7 +68,6 @@ class Readings:
     def _begin(self, statement: str, parameters: Mapping[str, object]) -> "StandingReading":
         if self._database is None:
             self._database = duckdb.connect(":memory:", config=_CONFIG)
-            self._aside.listen(self._database)
         name = f"standing_{next(self._numbers)}"
         return StandingReading(self._database.cursor(), name, statement, parameters)
 
@@ -85,7 +78,7 @@ class Readings:
 
 
 class StandingReading:
-    """One running statement over `lines`, and the relation of the rows it read last."""
+    """One running statement over `lines`, and the relation `name` of rows that were shown last."""
 
     def __init__(
         self,
@@ -97,64 +90,49 @@ class StandingReading:
         self.name = name
         self._cursor = cursor
         self._waiting: deque[pa.RecordBatch] = deque()
-        self._mark = _FIRST_MARK
         self._read: list[pa.Table] = []
-        self._shown = False
-        self._at_once = 1
+        self._shown: pa.Table | None = None
         cursor.execute(_NO_BUFFER)
-        self._give_lines()
+        cursor.register("lines", pa.RecordBatchReader.from_batches(SCHEMA, self._lines()))
         self._names = cursor.sql(statement, params=dict(parameters)).columns
         running = self._running(statement)
         self._marks = cursor.sql(running, params=dict(parameters)).to_arrow_reader(1)
-        if self._at_once > 1:
-            self._marks.close()
-            self._give_lines()
-            self._marks = cursor.sql(running, params=dict(parameters)).to_arrow_reader(_MARKS)
 
-    def read(self, lines: Iterable[pa.RecordBatch]) -> int:
-        """Maps the lines of a batch; returns the number of rows."""
-        self._mark -= 1
-        self._waiting.extend(lines)
-        while self._marks.read_next_batch()["position"][-1].as_py() != self._mark:
-            pass
+    def read(self, lines: pa.Table) -> pa.Table:
+        """Maps the lines of a batch; returns a row for each, in order."""
+        self._waiting.extend(lines.to_batches())
+        while sum(map(len, self._read)) < lines.num_rows:
+            self._marks.read_next_batch()
         parts, self._read = self._read, []
-        if parts:
-            self._table = pa.concat_tables(parts)
-        return sum(len(part) for part in parts)
+        return pa.concat_tables(parts)
 
-    def show(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes the rows read last the relation `name`, now and after every later `read`."""
-        if not self._shown:
+    def show(self, connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> None:
+        """Makes these rows the relation `name`."""
+        first, self._shown = self._shown is None, rows
+        if first:
             connection.register(self.name, self)
-            self._shown = True
 
     def close(self) -> None:
         self._marks.close()
         self._cursor.close()
 
     def __arrow_c_schema__(self) -> object:
-        return self._table.schema.__arrow_c_schema__()
+        return self._shown_rows().schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
+        return self._shown_rows().__arrow_c_stream__(requested_schema)
 
-    def _give_lines(self) -> None:
-        lines = pa.RecordBatchReader.from_batches(SCHEMA, self._lines())
-        self._cursor.register("lines", lines)
+    def _shown_rows(self) -> pa.Table:
+        assert self._shown is not None, "registered when rows are first shown"
+        return self._shown
 
     def _lines(self) -> Iterator[pa.RecordBatch]:
-        """What waits, else marks: one at once until many did not bring the first one out."""
-        for step in itertools.count():
-            if self._waiting:
-                yield self._waiting.popleft()
-                continue
-            if step == _FEW_STEPS and self._mark == _FIRST_MARK:
-                self._at_once = _MARKS
-            count = self._at_once
-            yield pa.record_batch([[self._mark] * count, [0] * count, [""] * count], schema=SCHEMA)
+        """What waits, else a mark."""
+        while True:
+            yield self._waiting.popleft() if self._waiting else _MARK
 
     def _running(self, statement: str) -> str:
-        """Rows leave through a function; what comes out of the statement are marks."""
+        """A filter would hold small chunks back, but none that has a list, as `flags` is one."""
         leave = f"leave_{self.name}"
         self._cursor.create_function(
             leave,

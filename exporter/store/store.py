@@ -94,7 +94,7 @@ class Store:
         self._writer = self.cursor()
         self.aside = Aside()
         self.aside.listen(self._writer)
-        self.readings = Readings(self._writer, self.aside)
+        self.readings = Readings(self._writer)
         self._writing = threading.Lock()
         self._folding = threading.Lock()
         bounds = LabelBounds(settings.label_limits(), _admitted(connection))

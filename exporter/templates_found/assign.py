@@ -18,8 +18,6 @@ UNNAMED = """template IS NULL AND block_hashes IS NOT NULL AND hash_scope IS DIS
     AND replica_role IS DISTINCT FROM 'decode'"""
 # The same of rows that were looked at before.
 NOT_GIVEN = UNNAMED.replace("template IS NULL", "(template IS NULL OR found_template IS NOT NULL)")
-# Whether any of some rows is such a one.
-ANY_UNNAMED = f"coalesce(bool_or({UNNAMED}), false)"
 # SQL: where the names of a row's blocks mean the same; see `found_prefixes`.
 PLACE = "if(hash_scope = 'engine', coalesce(replica, ''), '')"
 

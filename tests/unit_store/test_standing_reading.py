@@ -63,6 +63,15 @@ def test_standing_reading_hands_on_every_row_of_a_batch_and_no_other(store: Stor
     assert len(requests(store)) == sum(number * 300 for number in range(8))
 
 
+def test_batch_without_a_line_to_hand_on_tells_of_its_bad_lines(store: Store) -> None:
+    stream = Stream("log", NDJSON, "file")
+    for name in "ab":
+        append(store, batch([fine(name)]), stream)
+    (lines,) = LineReader(io.BytesIO(b'{"request_id": "\xff"}\n'))
+    assert append(store, lines, stream).reasons == {"invalid_utf8": 1}
+    assert append(store, batch([fine("c")]), stream).accepted == 1
+
+
 def test_batch_after_a_failed_one_is_stored_whole(store: Store) -> None:
     stream = Stream("log", NDJSON, "file")
 

@@ -5,6 +5,7 @@ hold prompts and must never reach the disk, so they are kept here and not in a t
 """
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 from duckdb.sqltypes import DuckDBPyType
@@ -22,8 +23,7 @@ class Aside:
         self._parts: list[pa.RecordBatch] = []
 
     def listen(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Lets statements of this connection call `set_aside`, which is false for every line and
-        true for a mark (see `exporter.store.standing`)."""
+        """Lets statements of this connection call `set_aside`, which is false for every line."""
         bigint, varchar, boolean = (DuckDBPyType(name) for name in ("BIGINT", "VARCHAR", "BOOLEAN"))
         connection.create_function(
             "set_aside",
@@ -39,12 +39,9 @@ class Aside:
     ) -> pa.Array:
         """Called by one thread at a time: Python's lock is held."""
         part = pa.table([positions, numbers, lines], schema=SCHEMA)
-        marks = positions.to_numpy() < 0
-        if marks.any():
-            part = part.filter(pa.array(~marks))
         self._parts.extend(part.to_batches())
         self.bytes += part.nbytes
-        return pa.array(marks)
+        return pa.array(np.zeros(len(positions), dtype=np.bool_))
 
     def take(self) -> pa.Table:
         """All lines set aside, which are forgotten here."""

@@ -69,6 +69,21 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
     fields the source states a default for. Result: the columns of `requests` the format can
     fill; parameter `batch` is the number of the batch.
     """
+    columns, found, doubtful = _parts(log_format, given_defaults)
+    return f"""SELECT $batch::BIGINT AS batch, {columns} FROM ({found})
+        WHERE CASE WHEN {doubtful} THEN {SET_ASIDE} ELSE true END"""
+
+
+@cache
+def compile_told(log_format: LogFormat, given_defaults: frozenset[str] = frozenset()) -> str:
+    """The same reading of every row, in the order of the lines; `doubted` tells which need
+    judgement. What else such a row gives is nothing to rely on."""
+    columns, found, doubtful = _parts(log_format, given_defaults)
+    return f"SELECT {doubtful} AS doubted, {columns} FROM ({found})"
+
+
+def _parts(log_format: LogFormat, given_defaults: frozenset[str]) -> tuple[str, str, str]:
+    """SQL of the columns, of the relation they are worked out from, and of what calls for doubt."""
     fields = fields_of(log_format)
     source = f"({parsed(log_format)})".replace("<input>", "lines")
     found = _found(log_format, fields, given_defaults).replace("<input>", source)
@@ -81,9 +96,7 @@ def compile_quick(log_format: LogFormat, given_defaults: frozenset[str] = frozen
         for name in request_columns(log_format)
         if name in carried
     )
-    return f"""SELECT $batch::BIGINT AS batch, position, '{log_format.name}' AS source_format,
-        {columns} FROM ({found})
-        WHERE CASE WHEN {doubtful} THEN {SET_ASIDE} ELSE true END"""
+    return f"position, '{log_format.name}' AS source_format, {columns}", found, doubtful
 
 
 def _names(log_format: LogFormat) -> list[str]:
