@@ -64,7 +64,7 @@ def query(
         try:
             table = answers.ask(name, params)
         except WrongQuestion as error:
-            raise typer.BadParameter(str(error)) from error
+            raise typer.BadParameter(_why(name, answers.where, str(error))) from error
     if as_ is Output.TABLE:
         _print(name, table, params.get("by"))
     else:
@@ -91,6 +91,13 @@ def _unknown(name: str) -> str:
     near = get_close_matches(name, registry.questions(), n=3, cutoff=0.5)
     meant = f"; did you mean {' or '.join(near)}?" if near else ";"
     return f"unknown question {name!r}{meant} prefixscope query lists them all"
+
+
+def _why(name: str, where: str, message: str) -> str:
+    """An exporter that began before a question was added lists all others: not what helps."""
+    if name in registry.questions() and message.startswith("unknown question"):
+        return f"{where} does not know {name} yet, but this version does: start it again"
+    return message
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from rich.console import Console
 from prefixscope import output
 from prefixscope.tables import formatter
 from queries import registry
+from tests.loopback_answers import Answer, answering
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 
@@ -69,6 +70,15 @@ def test_questions_are_listed_before_there_is_a_store(cli: Cli, tmp_path: Path) 
     wrong = cli("query", "hit_rate", "--store", tmp_path)
     assert wrong.status == 2
     assert "did you mean hit_ratio" in " ".join(wrong.err.split())
+
+
+def test_an_exporter_older_than_a_question_is_to_be_started_again(cli: Cli) -> None:
+    unknown = Answer('{"error": "unknown question \'waterfall\'; known: hit_ratio"}', status=404)
+    with answering({"/api/v1/query/waterfall": unknown}) as server:
+        done = cli("query", "waterfall", "--url", server.url)
+    assert done.status == 2
+    assert "does not know waterfall yet" in done.err
+    assert "start it again" in " ".join(done.err.split())
 
 
 def test_csv_leaves_the_unknown_empty(cli: Cli, store: Path) -> None:
