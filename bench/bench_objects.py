@@ -94,7 +94,7 @@ def measure(what: str, path: str) -> None:
         if what == "objects":
             reader = ObjectReader(store, path, source="bench")
             summary = reader.run(Telling())
-            problems = reader.problems.messages()
+            problems = reader.problems
         else:
             with Path(path).open("rb") as file:
                 summary, problems = Intake(store).ingest(file, source="bench"), []

@@ -87,12 +87,9 @@ def load(
         try:
             if isinstance(path, Path):
                 refuse_password(str(path))
-            if isinstance(path, str) and is_database_path(path):
-                loaded.logs[str(Address.of(path))] = _load_spend_logs(
-                    path, target, source, log_format, names, advance, loaded.failed
-                )
-            elif isinstance(path, str):
-                loaded.logs[path] = _load_objects(
+            if isinstance(path, str):
+                name = str(Address.of(path)) if is_database_path(path) else path
+                loaded.logs[name] = _load_new(
                     path, target, source, log_format, names, advance, loaded.failed
                 )
             elif path != STDIN and holds_pages(path):
@@ -185,7 +182,7 @@ def _load_log(
     return _send_log(name, file, target, source, log_format)
 
 
-def _load_objects(
+def _load_new(
     path: str,
     target: Exporter | OpenStore,
     source: str,
@@ -194,40 +191,21 @@ def _load_objects(
     advance: Advance,
     failed: list[str],
 ) -> IngestSummary:
-    """Take what is new in a prefix; only whoever holds the store knows what that is."""
-    prefix = Prefix.of(path)
+    """Take what is new in an object store or a database; only whoever holds the store knows what
+    that is."""
+    kind: type[ObjectReader | SpendLogReader]
+    if is_database_path(path):
+        kind, place, noun, read = SpendLogReader, str(Address.of(path)), "address", "rows"
+    else:
+        kind, place, noun, read = ObjectReader, str(Prefix.of(path)), "prefix", "objects"
     if isinstance(target, Exporter):
         raise PrefixscopeError(
-            f"{prefix}: which objects were read is kept in the store, so an exporter reads them "
-            f"itself: put the prefix under logs in the settings of {target.url}; or stop it, or "
+            f"{place}: which {read} were read is kept in the store, so an exporter reads them "
+            f"itself: put the {noun} under logs in the settings of {target.url}; or stop it, or "
             "name another store with --store"
         )
     rules = names.get(source) if names else None
-    reader = ObjectReader(target.store, path, source=source, format=log_format, names=rules)
-    summary = reader.run(advance)
-    failed += reader.problems.messages()
-    return summary
-
-
-def _load_spend_logs(
-    path: str,
-    target: Exporter | OpenStore,
-    source: str,
-    log_format: str,
-    names: Names | None,
-    advance: Advance,
-    failed: list[str],
-) -> IngestSummary:
-    """Take what is new in a database; only whoever holds the store knows what that is."""
-    address = Address.of(path)
-    if isinstance(target, Exporter):
-        raise PrefixscopeError(
-            f"{address}: which rows were read is kept in the store, so an exporter reads them "
-            f"itself: put the address under logs in the settings of {target.url}; or stop it, or "
-            "name another store with --store"
-        )
-    rules = names.get(source) if names else None
-    reader = SpendLogReader(target.store, path, source=source, format=log_format, names=rules)
+    reader = kind(target.store, path, source=source, format=log_format, names=rules)
     summary = reader.run(advance)
     failed += reader.problems
     return summary

@@ -2,19 +2,40 @@
 
 import logging
 import threading
-from abc import ABC, abstractmethod
+from typing import Protocol
 
 import duckdb
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.intake import IngestSummary
 from exporter.sources.tail import LogSettings, refused
 
 
-class PassFollower(ABC):
-    """Makes passes in the background. A kind of source says what one is in `poll_once`."""
+class PassReader(Protocol):
+    """Reads what is new, pass by pass."""
+
+    def run(self) -> IngestSummary:
+        """One pass: takes what is new."""
+
+    def skip(self) -> bool:
+        """Notes what is there as read; False where that is to be done again."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read in the last pass."""
+
+
+class PassFollower:
+    """Makes passes in the background, by the reader that a kind of source brings.
+
+    `poll_once` makes one pass, for tests.
+    """
+
+    _reader: PassReader
 
     def __init__(self, settings: LogSettings, kind: str, poll_seconds: float) -> None:
         self._settings, self._kind, self._poll_seconds = settings, kind, poll_seconds
+        self._skips = settings.begin == "end"
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._errors: list[str] = []
@@ -42,9 +63,13 @@ class PassFollower(ABC):
         """What could not be read in the last pass."""
         return list(self._errors)
 
-    @abstractmethod
     def poll_once(self) -> None:
         """One pass: takes what is new, and says what cannot be read."""
+        if self._skips:
+            self._skips = not self._reader.skip()
+        if not self._skips:
+            self._reader.run()
+        self._say(self._reader.problems)
 
     def _run(self) -> None:
         while not self._stopped.is_set():

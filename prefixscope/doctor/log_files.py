@@ -19,10 +19,10 @@ from exporter.sources import patterns
 from exporter.sources.followed import Look
 from exporter.sources.intake import Intake, choose_format
 from exporter.sources.names import Names
-from exporter.sources.objects.intake import ObjectReader
+from exporter.sources.objects.follow import prefix_reader
 from exporter.sources.objects.place import is_object_path
 from exporter.sources.packed import DAMAGED, open_input
-from exporter.sources.spend_logs.intake import SpendLogReader
+from exporter.sources.spend_logs.follow import database_reader
 from exporter.sources.spend_logs.place import is_database_path
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
@@ -135,26 +135,19 @@ def _take_objects(store: Store, settings: LogSettings, names: Names) -> str | No
     """The same for the first objects of a prefix."""
     enough = threading.Event()
     try:
-        reader = ObjectReader(
-            store, settings.path, source=settings.source, format=settings.format,
-            defaults=dict(settings.defaults), names=names.get(settings.source),
-            settings=settings.objects, stopped=enough,
-        )  # fmt: skip
+        reader = prefix_reader(store, settings, names.get(settings.source), enough)
         summary = reader.run(progress=lambda _: enough.set())
     except PrefixscopeError as error:
         return str(error)
-    messages = reader.problems.messages()
-    return "; ".join(messages) if messages and not summary.accepted else None
+    problems = reader.problems
+    return "; ".join(problems) if problems and not summary.accepted else None
 
 
 def _take_database(store: Store, settings: LogSettings, names: Names) -> str | None:
     """The same for the newest rows of a database."""
     try:
-        SpendLogReader(
-            store, settings.path, source=settings.source, format=settings.format,
-            defaults=dict(settings.defaults), names=names.get(settings.source),
-            settings=settings.postgres,
-        ).sample(_SAMPLE_ROWS)  # fmt: skip
+        reader = database_reader(store, settings, names.get(settings.source), None)
+        reader.sample(_SAMPLE_ROWS)
     except PrefixscopeError as error:
         return str(error)
     return None

@@ -46,7 +46,7 @@ def test_a_fault_that_passes_is_not_noticed(
     front.faults["3"] = [fault]
     again = reader()
     assert again.run().accepted == 10
-    assert again.problems.messages() == []
+    assert again.problems == []
     assert prompts(store) == sorted([100 + n for n in range(5)] * 2)
 
 
@@ -70,12 +70,12 @@ def test_a_fault_that_stays_is_said_and_the_object_read_when_it_is_over(
     again = reader(overlap_seconds=60)
     for _ in range(3):  # far behind the window, and still not given up
         again.run()
-        (message,) = again.problems.messages()
+        (message,) = again.problems
         assert message.startswith(f"s3://{bucket.name}/broken: cannot be read: {reason}")
         assert prompts(store) == [100 + n for n in range(3, 3 + PAGE_OBJECTS)]
     front.faults.clear()
     assert again.run().accepted == 2
-    assert again.problems.messages() == []
+    assert again.problems == []
     assert again.run().accepted == 0
     assert prompts(store) == [100 + n for n in range(1, 3 + PAGE_OBJECTS)]
 
@@ -95,7 +95,7 @@ def test_a_listing_that_fails_part_way_loses_nothing(
     again = reader()
     assert again.run().accepted == PAGE_OBJECTS
     front.faults.clear()
-    (message,) = again.problems.messages()
+    (message,) = again.problems
     assert "cannot be listed" in message
     assert again.run().accepted == 2 * PAGE_OBJECTS
     assert prompts(store) == [100 + n for n in range(3 * PAGE_OBJECTS)]
@@ -121,7 +121,7 @@ def test_objects_that_come_and_go_while_they_are_listed(
     again = reader()
     again.run()
     front.listed = lambda page: None
-    assert again.problems.messages() == []
+    assert again.problems == []
     again.run()
     assert again.run().accepted == 0
     with_id = [100 + n for n in range(2 * PAGE_OBJECTS)]
@@ -152,7 +152,7 @@ def test_object_deleted_after_it_was_listed_is_no_problem(
 
     again._fetcher._store.call_s3 = list_then_delete
     assert again.run().accepted == 1
-    assert again.problems.messages() == []
+    assert again.problems == []
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 64 << 20])
@@ -165,7 +165,7 @@ def test_damaged_object_gives_its_whole_lines_and_the_rest_when_replaced(
     again = reader(memory_bytes=memory_bytes)
     taken = again.run().accepted
     assert 0 < taken < 4000
-    (message,) = again.problems.messages()
+    (message,) = again.problems
     assert "damaged or ends early" in message
     assert [reason for _, reason in rejects(store)] == ["damaged"]
     assert prompts(store) == [100 + n for n in range(taken)]
@@ -200,7 +200,7 @@ def test_object_without_one_whole_line_is_one_reject(
     bucket.put("a.gz", gzip.compress(packed(row(1)))[:30])
     again = reader()
     assert again.run().accepted == 0
-    assert "damaged or ends early" in again.problems.messages()[0]
+    assert "damaged or ends early" in again.problems[0]
     assert [reason for _, reason in rejects(store)] == ["damaged"]
     assert again.run().decided_because == "0 objects read, 1 known before"
 
@@ -229,7 +229,7 @@ def test_large_object_cut_off_on_the_way_is_read_to_its_end_later(
     front.faults["large"] = [DROP] * ALWAYS
     again = reader(memory_bytes=1 << 20)
     again.run()
-    assert "cannot be read: the connection failed" in again.problems.messages()[0]
+    assert "cannot be read: the connection failed" in again.problems[0]
     front.faults.clear()
     again.run()
     assert prompts(store) == [100 + n for n in range(4000)]
@@ -242,7 +242,7 @@ def test_object_of_no_known_format_is_said_once_and_not_fetched_again(
     bucket.put("rows/1.json", packed(row(1)))
     again = reader()
     assert again.run().accepted == 1
-    (message,) = again.problems.messages()
+    (message,) = again.problems
     assert "not a request log prefixscope knows" in message
     assert "hello" not in message
     again.run()
@@ -288,7 +288,7 @@ def test_secrets_reach_neither_messages_nor_the_store(
     front.faults["a"] = [DENIED] * ALWAYS
     again = reader()
     again.run()
-    said = "\n".join([*again.problems.messages(), caplog.text])
+    said = "\n".join([*again.problems, caplog.text])
     assert "permission denied" in said
     store.cursor().execute("CHECKPOINT")
     kept = b"".join(path.read_bytes() for path in store.directory.rglob("*") if path.is_file())

@@ -130,7 +130,7 @@ def test_stores_that_list_by_folder(folders: object, store: Store) -> None:
     assert reader.run().decided_because == "0 objects read, 3 known before"
     missing = ObjectReader(store, "gs://nothing/", source="b", filesystem=folders)
     missing.run()
-    assert missing.problems.messages() == [
+    assert missing.problems == [
         "gs://nothing/: cannot be listed: there is no such bucket or object"
     ]
 

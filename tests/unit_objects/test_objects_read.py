@@ -149,7 +149,7 @@ def test_replaced_object_brings_only_its_new_rows(
 def test_names_are_taken_as_they_are(store: Store, bucket: Bucket, reader: Make, key: str) -> None:
     bucket.put(key, packed(row(1)))
     again = reader()
-    assert again.run().accepted == 1, again.problems.messages()
+    assert again.run().accepted == 1, again.problems
     bucket.put(key, packed(row(1), row(2)))
     assert again.run().accepted == 1
 

@@ -101,7 +101,7 @@ class ObjectReader:
 
     def _begin(self) -> None:
         """What one pass keeps."""
-        self.problems = Problems()
+        self._unread = Problems()
         self.read_objects = self.known_objects = 0
         self._formats_seen: dict[str, None] = {}
         self._summary = IngestSummary(source=self._source, format="none", decided_because="")
@@ -109,6 +109,11 @@ class ObjectReader:
         self._youngest: datetime | None = None
         self._held: datetime | None = None
         self._batch = _Batch()
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read in the last pass, by reason."""
+        return self._unread.messages()
 
     # ---------------------------------------------------------------- a pass
 
@@ -158,7 +163,7 @@ class ObjectReader:
     def _finish(self) -> None:
         """Moves the window on, up to what could not be read."""
         if self._whole and self._youngest is None:
-            self.problems.add("no object there yet", str(self._prefix))
+            self._unread.add("no object there yet", str(self._prefix))
         if not self._whole or self._youngest is None or self._stopped.is_set():
             return
         # A time ahead of now is a clock gone wrong: what is yet to come must not count as old.
@@ -193,7 +198,7 @@ class ObjectReader:
 
     def _not_listed(self, error: Exception) -> None:
         self._whole = False
-        self.problems.add(f"cannot be listed: {reason_of(error)}", str(self._prefix))
+        self._unread.add(f"cannot be listed: {reason_of(error)}", str(self._prefix))
 
     def _as_read(self, listed: Listed) -> Read:
         key = self._store.key
@@ -221,7 +226,7 @@ class ObjectReader:
             self._take_large(listed, io.BytesIO(fetched.data), len(fetched.data))
             return
         if found.broken:
-            self.problems.add(found.broken, self._name(listed))
+            self._unread.add(found.broken, self._name(listed))
         place = place_of(self._name(listed), self._store.key)
         if not self._batch.takes(place, found, self._fetcher.part_bytes):
             self._flush()
@@ -231,12 +236,12 @@ class ObjectReader:
         """An object that did not come; one that was deleted since it was listed is no failure."""
         if isinstance(error, FileNotFoundError):
             return
-        self.problems.add(f"cannot be read: {reason_of(error)}", self._name(listed))
+        self._unread.add(f"cannot be read: {reason_of(error)}", self._name(listed))
         self._held = min(self._held or listed.modified, listed.modified)
 
     def _give_up(self, listed: Listed, why: str) -> None:
         """An object that came as it is and cannot be used: only another version can be."""
-        self.problems.add(why, self._name(listed))
+        self._unread.add(why, self._name(listed))
         self._bookmark.note([self._as_read(listed)])
 
     def _flush(self) -> None:
