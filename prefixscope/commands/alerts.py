@@ -67,7 +67,7 @@ def alerts(
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
-    as_: Annotated[Output, typer.Option("--output", help="How to write it.")] = Output.TABLE,
+    as_: Annotated[Output, options.OUTPUT] = Output.TABLE,
 ) -> None:
     """List the alerts that fire. Exit status 3 while any does: made for cron.
 

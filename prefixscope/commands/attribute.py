@@ -1,5 +1,6 @@
 """`attribute`: why prompt tokens missed, each by exactly one cause."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -118,17 +119,15 @@ def attribute(
     routing: Routing = False,
     warm_up: WarmUp = "7d",
     least_tenants: LeastTenants = CALLERS,
-    log_format: Annotated[
-        str, typer.Option("--format", help="Format of the files, or auto.")
-    ] = "auto",
+    log_format: options.FilesFormat = "auto",
     tokenizer: Tokenizer = None,
     chat_template: ChatTemplate = None,
     since: Since = None,
-    until: Annotated[str | None, typer.Option(help="Until then, exclusive.")] = None,
+    until: options.Until = None,
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
-    as_: Annotated[Output, typer.Option("--output", help="How to write it.")] = Output.TABLE,
+    as_: Annotated[Output, options.OUTPUT] = Output.TABLE,
 ) -> None:
     """Name the cause of every missed prompt token: prompt = cached + the causes, exactly.
 
@@ -137,35 +136,60 @@ def attribute(
     Example: prefixscope attribute trace.jsonl --replicas 4 --capacity-blocks 5000 --rule partial
     """
     _check(files, by, rule, router, log_format, store, url, as_)
-    assumed = Assumed(RULES[rule] if rule else None, block_tokens, replicas, capacity_blocks)
     audit = AuditRules(_span(warm_up), least_tenants, capacity_blocks)
-    window = _window(since, until)
+    asked = _Asked(
+        Assumed(RULES[rule] if rule else None, block_tokens, replicas, capacity_blocks),
+        by, _window(since, until), replicas, router, isolation, routing, audit,
+    )  # fmt: skip
     reader = prompt_reader(tokenizer, chat_template)
     if reader is not None and not files:
         raise typer.BadParameter("--tokenizer reads files: the rows of a store have no prompts")
     if files:
         with rows_of_files(files, log_format, reader) as (answers, heard):
-            chains = ask_chains(answers, window, Room.of(answers, free_bytes()))
-            _say_unused(chains, heard, replicas, router)
-            audits = _audits(chains.table, isolation, routing, audit)
-            found = _explained(chains, assumed, heard, by, window, audits)
+            found, audits = asked.told(asked.chains(answers), heard)
     else:
         with connect(options.place(url, store, token)) as answers:
             options.messages().print(f"Asking {answers.where}", style="dim")
-            try:
-                chains = ask_chains(answers, window, Room.of(answers, free_bytes()))
-                heard = told_resets(answers.ask("block_resets", {}))
-            except WrongQuestion as error:
-                raise typer.BadParameter(str(error)) from error
-            _say_unused(chains, heard, replicas, router)
-            audits = _audits(chains.table, isolation, routing, audit)
-            found = _explained(chains, assumed, heard, by, window, audits)
-            if assumed == Assumed() and not found.is_modelled:
-                _say_sealed(answers, window, found)
+            found, audits = _told_of_store(answers, asked)
     if left_out := write(found, by, as_, audits):
         options.messages().print(
             f"{counted(left_out, 'more column')} with --output json", style="dim"
         )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be told of rows, wherever they are."""
+
+    assumed: Assumed
+    by: str | None
+    window: Window
+    replicas: int | None
+    router: str | None
+    isolation: bool
+    routing: bool
+    audit: AuditRules
+
+    def chains(self, answers: Answers) -> Chains:
+        return ask_chains(answers, self.window, Room.of(answers, free_bytes()))
+
+    def told(self, chains: Chains, heard: Heard) -> tuple[Waterfall, Audits]:
+        _say_unused(chains, heard, self.replicas, self.router)
+        audits = _audits(chains.table, self.isolation, self.routing, self.audit)
+        return _explained(chains, self.assumed, heard, self.by, self.window, audits), audits
+
+
+def _told_of_store(answers: Answers, asked: _Asked) -> tuple[Waterfall, Audits]:
+    """Also says by how much the sums differ that the exporter kept, where it may be compared."""
+    try:
+        chains = asked.chains(answers)
+        heard = told_resets(answers.ask("block_resets", {}))
+    except WrongQuestion as error:
+        raise typer.BadParameter(str(error)) from error
+    found, audits = asked.told(chains, heard)
+    if asked.assumed == Assumed() and not found.is_modelled:
+        _say_sealed(answers, asked.window, found)
+    return found, audits
 
 
 def _check(

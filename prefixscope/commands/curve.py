@@ -72,9 +72,7 @@ def curve(
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
-    as_: Annotated[
-        CurveOutput, typer.Option("--output", help="How to write it.")
-    ] = CurveOutput.TABLE,
+    as_: Annotated[CurveOutput, options.OUTPUT] = CurveOutput.TABLE,
 ) -> None:
     """Show what a larger or smaller cache would have hit: exact, at every capacity, in one pass.
 

@@ -59,7 +59,7 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 for warnings too, not for faults alone.")
     ] = False,
-    as_: Annotated[Listing, typer.Option("--output", help="How to write it.")] = Listing.TABLE,
+    as_: Annotated[Listing, options.OUTPUT] = Listing.TABLE,
 ) -> None:
     """Check targets, engine flags, logs and clocks; name each fix, the level and the next step.
 

@@ -42,7 +42,7 @@ def explain(
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
-    as_: Annotated[Output, typer.Option("--output", help="How to write it.")] = Output.TABLE,
+    as_: Annotated[Output, options.OUTPUT] = Output.TABLE,
 ) -> None:
     """Say why the ratio changed: other ratios, or another mix of traffic.
 

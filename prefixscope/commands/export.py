@@ -60,13 +60,11 @@ def export(
         int, typer.Option(min=1, help="Tokens of a block; other tools assume 512.")
     ] = USUAL_BLOCK_TOKENS,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
-    log_format: Annotated[
-        str, typer.Option("--format", help="Format of the files, or auto.")
-    ] = "auto",
+    log_format: options.FilesFormat = "auto",
     tokenizer: Tokenizer = None,
     chat_template: ChatTemplate = None,
     since: Since = None,
-    until: Annotated[str | None, typer.Option(help="Until then, exclusive.")] = None,
+    until: options.Until = None,
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,

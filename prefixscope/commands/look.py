@@ -36,14 +36,14 @@ def query(
         str | None,
         typer.Option(help="From then on: 24h, 7d or an ISO time.", show_default="all time"),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Until then, exclusive.")] = None,
+    until: options.Until = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", help="Any other parameter, as NAME=VALUE.")
     ] = None,
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
-    as_: Annotated[Output, typer.Option("--output", help="How to write it.")] = Output.TABLE,
+    as_: Annotated[Output, options.OUTPUT] = Output.TABLE,
 ) -> None:
     """Answer a question; without NAME, list all questions and what each can be asked by.
 

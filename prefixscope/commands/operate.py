@@ -11,6 +11,7 @@ from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import Engine, Row
 from exporter.sources.engines.summary import reports
 from exporter.sources.formats import FORMATS
+from prefixscope.commands import options
 from prefixscope.tables import Column, print_rows, rows_table, terminal
 
 
@@ -30,7 +31,7 @@ _COUNTS = {
 
 
 def formats(
-    as_: Annotated[Listing, typer.Option("--output", help="How to write it.")] = Listing.TABLE,
+    as_: Annotated[Listing, options.OUTPUT] = Listing.TABLE,
 ) -> None:
     """List the log formats that are understood, and how each counts the prompt.
 
@@ -65,7 +66,7 @@ def engines(
     name: Annotated[
         str | None, typer.Argument(help="Only this program, with every metric that is read.")
     ] = None,
-    as_: Annotated[Listing, typer.Option("--output", help="How to write it.")] = Listing.TABLE,
+    as_: Annotated[Listing, options.OUTPUT] = Listing.TABLE,
 ) -> None:
     """List the programs whose metric pages are understood, and what can be seen of each.
 

@@ -27,6 +27,11 @@ Token = Annotated[
     ),
 ]
 
+Until = Annotated[str | None, typer.Option("--until", help="Until then, exclusive.")]
+FilesFormat = Annotated[str, typer.Option("--format", help="Format of the files, or auto.")]
+# The forms themselves differ between commands, and some bring large libraries.
+OUTPUT = typer.Option("--output", help="How to write it.")
+
 
 def place(url: str | None, store: Path | None, token: str | None) -> Place:
     """Where the data is; an address on the command line and a folder at once is wrong usage."""

@@ -10,6 +10,7 @@ import typer
 
 from exporter.errors import PrefixscopeError
 from exporter.geometry import read_config
+from prefixscope.commands import options
 from prefixscope.tables import rows_table, terminal
 from replay.geometry import KV_DTYPES, KvGeometry, kv_geometry
 from replay.model_config import UnknownGeometry
@@ -35,9 +36,7 @@ def geometry(
     tensor_parallel: Annotated[
         int, typer.Option("--tp", min=1, help="GPUs that share the model.")
     ] = 1,
-    as_: Annotated[
-        GeometryOutput, typer.Option("--output", help="How to write it.")
-    ] = GeometryOutput.TABLE,
+    as_: Annotated[GeometryOutput, options.OUTPUT] = GeometryOutput.TABLE,
 ) -> None:
     """Work out the bytes of KV per token, block and GPU of a model, and show how.
 

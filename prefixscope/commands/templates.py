@@ -30,7 +30,7 @@ def templates(
     store: options.StoreFolder = None,
     url: options.Url = None,
     token: options.Token = None,
-    as_: Annotated[Output, typer.Option("--output", help="How to write it.")] = Output.TABLE,
+    as_: Annotated[Output, options.OUTPUT] = Output.TABLE,
 ) -> None:
     """List the templates found in prompts that name none; with FOUND and NAME, give one a name.
 

@@ -3,8 +3,8 @@
 import threading
 
 from exporter.sources.names import SourceNames
-from exporter.sources.passes import PassFollower
 from exporter.sources.objects.intake import ObjectReader
+from exporter.sources.passes import PassFollower
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 
