@@ -56,12 +56,10 @@ def _engine_ttft(answers: Answers) -> Ttft:
 
 @dataclass(frozen=True)
 class Load:
-    """Mean tokens a second over the window, and before."""
+    """Mean computed tokens a second over the window, and before."""
 
     computed: float | None
     computed_before: float | None
-    prompt: float | None
-    prompt_before: float | None
 
 
 def load(answers: Answers, lead: Headline) -> Load:
@@ -69,10 +67,8 @@ def load(answers: Answers, lead: Headline) -> Load:
     now = _seconds(answers, answers.window, lead)
     before = None if answers.before is None else _seconds(answers, answers.before, lead)
     return Load(
-        _per_second(lead.row, "computed_tokens", now),
-        _per_second(lead.before, "computed_tokens", before),
-        _per_second(lead.row, "prompt_tokens", now),
-        _per_second(lead.before, "prompt_tokens", before),
+        _per_second(lead.row, now),
+        _per_second(lead.before, before),
     )
 
 
@@ -85,8 +81,8 @@ def _seconds(answers: Answers, window: Window, lead: Headline) -> float:
     return (window.until - since).total_seconds()
 
 
-def _per_second(row: Row, column: str, seconds: float | None) -> float | None:
-    tokens = number(row, column)
+def _per_second(row: Row, seconds: float | None) -> float | None:
+    tokens = number(row, "computed_tokens")
     if tokens is None or not seconds or seconds <= 0:
         return None
     return tokens / seconds

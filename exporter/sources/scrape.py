@@ -10,12 +10,11 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,7 +26,8 @@ from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage, read_page
 from exporter.sources.fetch import FetchLimits, fetch
 from exporter.sources.frozen import served_meanwhile
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import TargetIdentity, advance
+from exporter.sources.polled import Answer, Polled, copies, twin
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.store.samples import (
     TargetRow,
@@ -85,33 +85,6 @@ class ScrapeStore(Protocol):
         """A cursor to read with."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What one poll brought: a page, or why there is none."""
-
-    target: Target
-    unix: float
-    duration_seconds: float
-    page: EnginePage | None
-    error: str | None
-
-
-class _Polled:
-    """A target between polls: its state, its row, and when it is due."""
-
-    def __init__(self, target: Target, row: TargetRow | None, due: float) -> None:
-        self.target = target
-        self.row = replace(row or TargetRow(target.name), url=target.url)
-        self.state = TargetState.from_json(self.row.series)
-        self.due = due
-        self.asked: Future[Answer] | None = None
-        self.tried = False
-        self.replicas: set[str] = set()
-        self.models: set[str] = set()
-        # Programs and models whose own page this is, as against a re-exporter's.
-        self.shows: set[tuple[str, str | None]] = set()
-
-
 class Scraper:
     """Polls targets until stopped. `scrape_once` polls each once, for tests and one-shot use.
 
@@ -130,7 +103,7 @@ class Scraper:
         self._on_samples = on_samples
         self._on_replicas = on_replicas
         self._discovery = Discovery(settings.targets, settings.limits())
-        self._polled: dict[str, _Polled] = {}
+        self._polled: dict[str, Polled] = {}
         self._refresh_due = 0.0
         self._samples: list[EngineSample] = []
         self._reexported: list[tuple[Target, EngineSample]] = []
@@ -176,11 +149,6 @@ class Scraper:
         polled = list(self._polled.values())
         return self._refresh_due > 0 and all(one.tried for one in polled)
 
-    @property
-    def discovery_errors(self) -> dict[str, str]:
-        """Lists of targets that could not be read at the last try, and why."""
-        return dict(self._discovery.errors)
-
     def scrape_once(self) -> list[Answer]:
         """Read the lists, poll every target once, write, and return what came."""
         self._refresh()
@@ -215,7 +183,7 @@ class Scraper:
             replicas = recent_replicas(self._store.cursor(), yesterday)
             for name, target in new.items():
                 first = now + _share(name) * FIRST_SPREAD_SECONDS
-                self._polled[name] = _Polled(target, known.get(name), first)
+                self._polled[name] = Polled(target, known.get(name), first)
                 self._polled[name].replicas = replicas.get(name, set())
         for name in targets.keys() & self._polled.keys():
             self._polled[name].target = targets[name]
@@ -288,7 +256,7 @@ class Scraper:
 
     # ---------------------------------------------------------------- results
 
-    def _take(self, polled: _Polled, answer: Answer) -> None:
+    def _take(self, polled: Polled, answer: Answer) -> None:
         """Bring one answer into the target's state; it is written with the next batch."""
         moment = datetime.fromtimestamp(answer.unix, UTC)
         was_up, polled.tried = polled.row.up, True
@@ -306,7 +274,7 @@ class Scraper:
         self._touched.add(row.target)
 
     def _take_page(
-        self, polled: _Polled, row: TargetRow, page: EnginePage, unix: float
+        self, polled: Polled, row: TargetRow, page: EnginePage, unix: float
     ) -> TargetRow:
         target = polled.target
         interval = self._settings.interval_seconds
@@ -318,6 +286,7 @@ class Scraper:
             polled.shows = {(s.engine, s.model) for s in samples if s.exported_by is None}
         self._samples += [s for s in samples if s.exported_by is None]
         self._reexported += [(target, s) for s in samples if s.exported_by is not None]
+        told = copies(self._polled.values(), target, samples)
         return replace(
             row,
             engine=page.engine.name,
@@ -325,40 +294,20 @@ class Scraper:
             missing_metrics=page.missing,
             missing_advice=page.advice,
             # Up, but worth a word: what was odd about the page.
-            error="; ".join((*page.warnings, *self._copies(target, samples))) or None,
+            error="; ".join((*page.warnings, *told)) or None,
             frozen=self._frozen(polled),
-        )
-
-    def _twin(self, target: Target, sample: EngineSample) -> str | None:
-        """The target on the same host that shows the same engine and model itself."""
-        if sample.exported_by is None:
-            return None
-        host = urlsplit(target.url).hostname
-        for polled in self._polled.values():
-            same_host = urlsplit(polled.target.url).hostname == host
-            if polled.row.up and same_host and (sample.engine, sample.model) in polled.shows:
-                return polled.target.name
-        return None
-
-    def _copies(self, target: Target, samples: list[EngineSample]) -> list[str]:
-        """Words about samples that are left out because another target brings them."""
-        return sorted(
-            {
-                f"{sample.engine} series re-exported by {sample.exported_by} are read from target "
-                f"{twin}, not counted twice"
-                for sample in samples
-                if (twin := self._twin(target, sample)) is not None
-            }
         )
 
     def _sort_out_copies(self) -> None:
         """Take what programs re-export, unless a target shows it itself. That is known once
         every target was polled; until then such samples wait."""
         if self._reexported and self.tried_all:
-            self._samples += [s for target, s in self._reexported if not self._twin(target, s)]
+            self._samples += [
+                s for target, s in self._reexported if not twin(self._polled.values(), target, s)
+            ]
             self._reexported.clear()
 
-    def _frozen(self, polled: _Polled) -> bool:
+    def _frozen(self, polled: Polled) -> bool:
         """Counters that stand still while requests are served."""
         state = polled.state
         if not state.looks_frozen:

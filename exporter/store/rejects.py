@@ -37,26 +37,11 @@ def keep(
     Returns rows by reason, all of them and those new to the store: reading a file again adds
     no second reject. Conflicts are kept as rejects too, but their count is not in the first.
     """
-    rows = [(b.position, b.line_number, b.reason, b.detail) for b in bad]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, _BAD_SCHEMA, strict=True)]
-    cursor.register("bad_lines", pa.table(arrays, schema=_BAD_SCHEMA))
-    cursor.execute(
-        """CREATE OR REPLACE TEMP TABLE refused AS
-        SELECT *, NULL::VARCHAR AS excerpt FROM bad_lines"""
-    )
-    cursor.unregister("bad_lines")
+    _gather(cursor, bad)
     if unreadable:
-        cursor.execute(
-            """INSERT INTO refused BY NAME
-            SELECT position, line_number, reason, excerpt FROM careful WHERE reason IS NOT NULL"""
-        )
+        _add_unreadable(cursor)
     if conflicting:
-        cursor.execute(
-            f"""INSERT INTO refused BY NAME
-            SELECT position, line_number, 'conflicting' AS reason, '{_CONFLICT}' AS detail
-            FROM settled JOIN places USING (position) WHERE verdict = 'conflicting'"""
-        )
+        _add_conflicting(cursor)
     stored = cursor.execute(
         """INSERT INTO rejects BY NAME
         SELECT $arrived::TIMESTAMP AS arrived, $source AS source,
@@ -76,3 +61,31 @@ def keep(
         "SELECT reason, count(*) FROM refused WHERE reason <> 'conflicting' GROUP BY ALL"
     ).fetchall()
     return dict(reasons), dict(Counter(reason for (reason,) in stored))
+
+
+def _gather(cursor: duckdb.DuckDBPyConnection, bad: list[BadLine]) -> None:
+    """Temp table `refused`, with the bad lines in it."""
+    rows = [(b.position, b.line_number, b.reason, b.detail) for b in bad]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, _BAD_SCHEMA, strict=True)]
+    cursor.register("bad_lines", pa.table(arrays, schema=_BAD_SCHEMA))
+    cursor.execute(
+        """CREATE OR REPLACE TEMP TABLE refused AS
+        SELECT *, NULL::VARCHAR AS excerpt FROM bad_lines"""
+    )
+    cursor.unregister("bad_lines")
+
+
+def _add_unreadable(cursor: duckdb.DuckDBPyConnection) -> None:
+    cursor.execute(
+        """INSERT INTO refused BY NAME
+        SELECT position, line_number, reason, excerpt FROM careful WHERE reason IS NOT NULL"""
+    )
+
+
+def _add_conflicting(cursor: duckdb.DuckDBPyConnection) -> None:
+    cursor.execute(
+        f"""INSERT INTO refused BY NAME
+        SELECT position, line_number, 'conflicting' AS reason, '{_CONFLICT}' AS detail
+        FROM settled JOIN places USING (position) WHERE verdict = 'conflicting'"""
+    )

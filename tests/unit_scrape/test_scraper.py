@@ -135,7 +135,7 @@ def test_t48_a_removed_target_leaves_the_current_state_and_keeps_its_samples(
         file.write_text("- [")
         scraper.scrape_once()
         assert set(load_targets(store.cursor())) == {url_a, "recorded pages"}
-        assert "neither JSON nor YAML" in next(iter(scraper.discovery_errors.values()))
+        assert "neither JSON nor YAML" in next(iter(scraper._discovery.errors.values()))
     assert left == [{url_a}]
     replicas = store.cursor().execute("SELECT DISTINCT replica FROM engine_samples").fetchall()
     assert {replica for (replica,) in replicas} == {url_a, url_b}
