@@ -9,7 +9,8 @@ from dashboard.figures.layout import style
 from dashboard.figures.numbers import percent, whole
 from dashboard.figures.palette import CACHED, COMPUTED, translucent
 from dashboard.figures.safe import chart_text
-from dashboard.report.week import HourCell, WeekPoint
+from dashboard.report.detail_values import HourCell
+from dashboard.report.week import WeekPoint
 from dashboard.report.weeks import DAYS, Slot
 
 # Light to dark of one hue: a low ratio is pale on both backgrounds, no traffic is empty.

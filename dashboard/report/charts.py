@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dashboard.figures.cause_words import colour_of
 from dashboard.figures.numbers import percent, seconds, whole
+from dashboard.report.detail_values import HourCell
 from dashboard.report.markup import Markup, void
 from dashboard.report.missed_values import WhyMissed
 from dashboard.report.svg import GRID, INK, QUIET, WIDTH, at, chart, line, rect, text
-from dashboard.report.week import HourCell, TtftClass, WeekPoint, WeekReport
+from dashboard.report.week import TtftClass, WeekPoint, WeekReport
 from dashboard.report.weeks import DAYS, Slot
 from dashboard.report.words import slot_words, week_words
 

@@ -7,17 +7,8 @@ from dashboard.figures.numbers import percent, whole
 from dashboard.figures.rows import Row, Rows, at_point, count, number, points_of
 from dashboard.figures.safe import plain
 from dashboard.report.asking import Asking
-from dashboard.report.week import (
-    Billed,
-    EngineTtft,
-    Freed,
-    Headline,
-    OutcomeRow,
-    PriceRow,
-    Trust,
-    TtftClass,
-    TtftPair,
-)
+from dashboard.report.detail_values import EngineTtft, OutcomeRow, PriceRow
+from dashboard.report.week import Billed, Freed, Headline, Trust, TtftClass, TtftPair
 
 # Fewer requests on one side say nothing about a class.
 LEAST_REQUESTS = 10

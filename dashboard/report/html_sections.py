@@ -4,23 +4,20 @@ from collections.abc import Callable
 
 from dashboard.figures.numbers import gib, percent, points, seconds, whole
 from dashboard.report import charts, missed_shown, words
-from dashboard.report.html_parts import Column, gaps, quiet, section, table
-from dashboard.report.markup import Markup, bdi, joined, tag
-from dashboard.report.span import shown
-from dashboard.report.week import (
+from dashboard.report.detail_values import (
     EngineTtft,
     EvictionRow,
-    Incident,
-    Ineligible,
     MemoryRow,
     OffloadRow,
     OutcomeRow,
     PriceRow,
-    Reject,
     Segment,
-    TtftClass,
-    WeekReport,
 )
+from dashboard.report.html_parts import Column, gaps, quiet, section, table
+from dashboard.report.markup import Markup, bdi, joined, tag
+from dashboard.report.quality_values import Ineligible, Reject
+from dashboard.report.span import shown
+from dashboard.report.week import Incident, TtftClass, WeekReport
 from dashboard.words import point_name
 
 

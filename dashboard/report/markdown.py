@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dashboard.figures.numbers import gib, percent, seconds, whole
 from dashboard.report import charts, missed_shown, words
+from dashboard.report.detail_values import HourCell, Segment
 from dashboard.report.markdown_parts import (
     Columns,
     bullets,
@@ -14,7 +15,7 @@ from dashboard.report.markdown_parts import (
     together,
 )
 from dashboard.report.span import shown
-from dashboard.report.week import Change, HourCell, Mover, Segment, WeekReport
+from dashboard.report.week import Change, Mover, WeekReport
 from dashboard.report.weeks import DAYS, Slot
 from dashboard.words import point_name
 

@@ -7,24 +7,13 @@ from dashboard.figures.numbers import percent, whole
 from dashboard.figures.rows import Row, Rows, count, number
 from dashboard.figures.safe import plain
 from dashboard.report.asking import Asking, utc
+from dashboard.report.detail_values import EvictionRow, MemoryRow, OffloadRow, Segment, Segments
 from dashboard.report.figures import told_by_two
 from dashboard.report.moved import DIMENSIONS, split
+from dashboard.report.quality_values import Ineligible, Quality, Reject, SourceRow
 from dashboard.report.span import shown
 from dashboard.report.text import told
-from dashboard.report.week import (
-    DefinedColumn,
-    Definition,
-    EvictionRow,
-    Headline,
-    Ineligible,
-    MemoryRow,
-    OffloadRow,
-    Quality,
-    Reject,
-    Segment,
-    Segments,
-    SourceRow,
-)
+from dashboard.report.week import DefinedColumn, Definition, Headline
 from queries import source_words
 from queries.registry import questions
 from replay.counted import counted

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from dashboard.figures.numbers import percent, points, whole
 from dashboard.figures.rows import Row, Rows, count, number, reported_cached
 from dashboard.report.asking import Asking, utc
-from dashboard.report.week import Basis, DataState, Headline, HourCell
+from dashboard.report.detail_values import HourCell
+from dashboard.report.week import Basis, DataState, Headline
 from dashboard.report.weeks import Slot, Week, a_week_earlier
 from replay.counted import counted
 

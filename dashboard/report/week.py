@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from dashboard.report.detail_values import (
+    EngineTtft,
+    EvictionRow,
+    HourCell,
+    MemoryRow,
+    OffloadRow,
+    OutcomeRow,
+    PriceRow,
+    Segments,
+)
 from dashboard.report.missed_values import WhyMissed
-from dashboard.report.weeks import Slot, Week
+from dashboard.report.quality_values import Quality
+from dashboard.report.weeks import Week
 
 Basis = Literal["log", "engine", "none"]
 
@@ -195,163 +206,6 @@ class Peak:
 
 
 @dataclass(frozen=True)
-class HourCell:
-    """One hour of the week as its clocks show it; all measures None without traffic."""
-
-    slot: Slot
-    since: datetime
-    token_hit_ratio: float | None
-    coverage_ratio: float | None
-    reported_prompt_tokens: int | None
-    prompt_tokens: int | None
-    is_drop: bool
-    kv_usage_ratio: float | None
-    computed_tokens_per_second: float | None
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A value of a dimension; the last one may be all others together (`others` > 0)."""
-
-    by: str
-    name: str
-    others: int
-    requests: int
-    prompt_tokens: int
-    cached_tokens: int
-    reported_prompt_tokens: int
-    token_hit_ratio: float | None
-    token_hit_ratio_before: float | None
-    coverage_ratio: float | None
-
-
-@dataclass(frozen=True)
-class OutcomeRow:
-    """TTFT of one outcome at one point, all lengths together."""
-
-    ttft_point: str
-    outcome: str
-    requests: int
-    p50_seconds: float | None
-    p90_seconds: float | None
-    p95_seconds: float | None
-    p99_seconds: float | None
-
-
-@dataclass(frozen=True)
-class EngineTtft:
-    """TTFT by the engines' own histogram, which cannot tell hits from misses."""
-
-    model: str
-    requests: int
-    p50_seconds: float | None
-    p95_seconds: float | None
-
-
-@dataclass(frozen=True)
-class MemoryRow:
-    """The latest split of a model's KV memory in the week. `basis`: what tells cached and free."""
-
-    model: str
-    replicas: int
-    as_of: datetime | None
-    capacity_tokens: int | None
-    running_tokens: int | None
-    cached_tokens: int | None
-    free_tokens: int | None
-    kv_usage_ratio: float | None
-    basis: str
-
-
-@dataclass(frozen=True)
-class EvictionRow:
-    """KV that left a tier in the week."""
-
-    basis: str
-    observer: str
-    tier: str
-    evicted_tokens: int | None
-    demoted_tokens: int | None
-    reset_tokens: int | None
-    turnover_ratio: float | None  # share of the capacity per minute
-    never_reused_ratio: float | None
-
-
-@dataclass(frozen=True)
-class OffloadRow:
-    """Whether keeping KV in a lower tier pays."""
-
-    tier: str
-    verdict: str
-    sentence: str
-    stored_bytes: int | None
-    loaded_bytes: int | None
-
-
-@dataclass(frozen=True)
-class PriceRow:
-    """What a model's tokens cost in the week and what caching saved."""
-
-    model: str
-    others: int
-    prompt_tokens: int
-    input_usd: float | None
-    net_saved_usd: float | None
-    write_surcharge_usd: float | None
-    priced_ratio: float | None
-
-
-@dataclass(frozen=True)
-class SourceRow:
-    """A source of the figures, in words."""
-
-    name: str
-    details: str
-
-
-@dataclass(frozen=True)
-class Reject:
-    """Rows that could not be read, of those that arrived in the week."""
-
-    source: str
-    reason: str
-    rows: int
-
-
-@dataclass(frozen=True)
-class Ineligible:
-    """Requests no prefix cache could serve, in no ratio."""
-
-    reason: str
-    requests: int
-    prompt_tokens: int
-
-
-@dataclass(frozen=True)
-class Quality:
-    """What was left out, came late or never came."""
-
-    sources: tuple[SourceRow, ...]
-    rejects: tuple[Reject, ...]
-    rejected_rows: int  # arrived in the week, like duplicates and conflicts
-    duplicates: int
-    conflicts: int
-    counted_twice: tuple[str, ...]
-    response_cache_requests: int
-    response_cache_prompt_tokens: int
-    ineligible: tuple[Ineligible, ...]  # without those a response cache answered
-    late_requests: int  # rows of the week that came more than a day after its end
-    late_prompt_tokens: int
-    late_last_arrived: datetime | None
-    ratio_before_late: float | None  # what a report made a day after the week would have said
-    revised: str  # the same in words; '' = nothing came late, or all did
-    loaded_afterwards: str  # in words, where all rows came so late; '' = not
-    engine_resets: int | None
-    engine_gaps: int | None
-    cautions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class DefinedColumn:
     """One column of a question, as its header says it."""
 
@@ -368,14 +222,6 @@ class Definition:
     question: str
     grain: str
     columns: tuple[DefinedColumn, ...]
-
-
-@dataclass(frozen=True)
-class Segments:
-    """The largest values of one dimension."""
-
-    by: str
-    rows: tuple[Segment, ...]
 
 
 @dataclass(frozen=True)

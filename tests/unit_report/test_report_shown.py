@@ -16,16 +16,19 @@ from dashboard.report import (
     Week,
     WeekReport,
     charts,
+    detail_values,
     missed_values,
+    quality_values,
     render,
     summary,
     week,
     words,
 )
+from dashboard.report.detail_values import HourCell
 from dashboard.report.markdown_parts import escaped
 from dashboard.report.markup import bdi, joined, tag, void
 from dashboard.report.text import told
-from dashboard.report.week import Change, HourCell, Mover
+from dashboard.report.week import Change, Mover
 from tests.unit_report.conftest import Memory, same
 
 SCRIPT = "<script>alert(1)</script>"
@@ -221,7 +224,7 @@ def test_the_documented_fields_are_those_of_the_json(report: WeekReport) -> None
     }
     held = [
         kind
-        for module in (week, missed_values)
+        for module in (week, detail_values, missed_values, quality_values)
         for kind in vars(module).values()
         if is_dataclass(kind)
     ]

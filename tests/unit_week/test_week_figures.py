@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from dashboard.figures.week import hours_map, weeks_bars
-from dashboard.report.week import HourCell, WeekPoint
+from dashboard.report.detail_values import HourCell
+from dashboard.report.week import WeekPoint
 from dashboard.report.weeks import Slot, Week
 
 MARKUP = "<b onclick=x>&"
