@@ -1,11 +1,9 @@
 """Facts from answers: rows in the tables of a store in, facts out."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from itertools import pairwise
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 from prefixscope.doctor.asked import (
@@ -17,23 +15,11 @@ from prefixscope.doctor.asked import (
     can_report,
 )
 from prefixscope.doctor.facts import JoinFacts, Window
-from queries import registry
+from tests.unit_doctor.conftest import Answers
 from tests.unit_queries.conftest import DAY, Insert, Row
 
 NOW = datetime.fromisoformat(f"{DAY}T12:00:00Z")
 HOUR = datetime.fromisoformat(f"{DAY}T11:00:00Z")
-
-
-class Answers:
-    """Whoever has the tables of the test."""
-
-    where = "a test"
-
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
-
-    def ask(self, name: str, params: Mapping[str, object]) -> pa.Table:
-        return registry.run(self._cursor.cursor(), name, params)
 
 
 @pytest.fixture

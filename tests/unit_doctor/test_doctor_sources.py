@@ -1,10 +1,8 @@
 """doctor names where figures come from, and both values where two sources tell the same."""
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 from prefixscope.doctor.asked import Asked
@@ -12,22 +10,10 @@ from prefixscope.doctor.facts import Facts, SourceFacts
 from prefixscope.doctor.findings import Finding, Severity
 from prefixscope.doctor.sources import asked_sources, check_sources
 from prefixscope.doctor.together import examine
-from queries import registry
+from tests.unit_doctor.conftest import Answers
 from tests.unit_queries.conftest import DAY, Insert
 
 SINCE = datetime.fromisoformat(f"{DAY}T11:00:00Z")
-
-
-class Answers:
-    """Whoever has the tables of the test."""
-
-    where = "a test"
-
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
-
-    def ask(self, name: str, params: Mapping[str, object]) -> pa.Table:
-        return registry.run(self._cursor.cursor(), name, params)
 
 
 @pytest.fixture

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from exporter.store.store import Store
+from tests.unit_cli.conftest import cli
+
+__all__ = ["cli", "new_store"]
 
 
 @pytest.fixture

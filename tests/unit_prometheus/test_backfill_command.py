@@ -1,52 +1,21 @@
 """`prefixscope backfill` as a person runs it."""
 
 import base64
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from exporter.store.store import Store
-from prefixscope import client
-from prefixscope.cli import main
 from prefixscope.serve import running as exporting
 from prefixscope.settings import Settings
 from tests.running import free_port
+from tests.unit_cli.conftest import RunCli
 from tests.unit_prometheus.fake_prometheus import Fake, Refusal, recorded_fake, serving
 
 SECRET = "s3cret-W0rd"
 SUMS = {"vllm-0": (23_528, 12_672), "llama-0": (42_264, 33_174)}
-
-
-class Run(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Run]:
-    """Run `prefixscope` in an empty folder, where nothing is at the usual address."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(client, "DEFAULT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object) -> Run:
-        monkeypatch.setattr(sys, "argv", ["prefixscope", *map(str, arguments)])
-        capfd.readouterr()
-        status = 0
-        try:
-            main()
-        except SystemExit as stopped:
-            status = stopped.code if isinstance(stopped.code, int) else int(bool(stopped.code))
-        return Run(status, *capfd.readouterr())
-
-    return run
 
 
 def window(began: float, ended: float) -> tuple[str, ...]:
@@ -69,7 +38,7 @@ def sums(folder: Path) -> dict[str, tuple[int, int]]:
     return told
 
 
-def test_what_is_said(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_what_is_said(cli: RunCli, tmp_path: Path) -> None:
     fake, began, ended = recorded_fake()
     options = ("--store", tmp_path / "s", "--every", 0, *window(began, ended))
     with serving(fake) as address:
@@ -103,7 +72,7 @@ def protected(fake: Fake) -> Fake:
 
 
 def test_credentials_are_in_no_output_and_not_in_the_store(
-    cli: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake, began, ended = recorded_fake()
     password = tmp_path / "password"
@@ -133,7 +102,7 @@ def test_credentials_are_in_no_output_and_not_in_the_store(
         assert SECRET.encode() not in file.read_bytes()
 
 
-def test_settings_name_targets_and_the_way_in(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_settings_name_targets_and_the_way_in(cli: RunCli, tmp_path: Path) -> None:
     fake, began, ended = recorded_fake()
     with serving(protected(fake)) as address:
         config = tmp_path / "config.yml"
@@ -150,7 +119,7 @@ scrape:
     assert SECRET not in done.out + done.err
 
 
-def test_into_an_exporter_that_needs_its_token(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_into_an_exporter_that_needs_its_token(cli: RunCli, tmp_path: Path) -> None:
     fake, began, ended = recorded_fake()
     settings = Settings.model_validate({
         "server": {"listen": f"127.0.0.1:{free_port()}", "token": "exporter-token"},
@@ -175,16 +144,14 @@ def test_into_an_exporter_that_needs_its_token(cli: Callable[..., Run], tmp_path
         (("--prometheus", "x", "--since", "1h", "--until", "2h"), 2, "--since must be earlier"),
     ],
 )
-def test_wrong_usage(
-    cli: Callable[..., Run], arguments: tuple[str, ...], status: int, said: str
-) -> None:
+def test_wrong_usage(cli: RunCli, arguments: tuple[str, ...], status: int, said: str) -> None:
     done = cli("backfill", *arguments)
     assert done.status == status
     assert said in " ".join(done.err.split())
     assert SECRET not in done.err
 
 
-def test_no_engine_there(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_no_engine_there(cli: RunCli, tmp_path: Path) -> None:
     with serving(Fake([])) as address:
         done = cli("backfill", "--prometheus", address, "--store", tmp_path / "s")
     assert done.status == 1

@@ -1,3 +1,4 @@
 from tests.log_path import store
+from tests.unit_cli.conftest import cli
 
-__all__ = ["store"]
+__all__ = ["cli", "store"]

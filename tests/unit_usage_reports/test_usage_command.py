@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from exporter.sources.usage_reports import report as reports
 from exporter.store.store import Store
 from prefixscope import client
-from prefixscope.cli import main
 from prefixscope.serve import running as exporting
 from prefixscope.settings import Settings
 from tests.loopback_answers import Answer, answering
 from tests.running import free_port
+from tests.unit_cli.conftest import RunCli
 
 SAVED = Path(__file__).parent / "saved"
 SECRET = "sk-admin-cAnArY-9876543210"
@@ -29,34 +29,10 @@ OPENAI_SUMS = {"openai": (237_444, 104_448)}
 ANTHROPIC_SUMS = {"anthropic": (269_720, 259_200)}
 
 
-class Run(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Run]:
-    """Run `prefixscope` in an empty folder, where nothing is at the usual address."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(client, "DEFAULT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("COLUMNS", "200")
+@pytest.fixture(autouse=True)
+def _no_keys_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_ADMIN_KEY", "ANTHROPIC_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
-
-    def run(*arguments: object) -> Run:
-        monkeypatch.setattr(sys, "argv", ["prefixscope", *map(str, arguments)])
-        capfd.readouterr()
-        status = 0
-        try:
-            main()
-        except SystemExit as stopped:
-            status = stopped.code if isinstance(stopped.code, int) else int(bool(stopped.code))
-        return Run(status, *capfd.readouterr())
-
-    return run
 
 
 def sums(folder: Path) -> dict[str, tuple[int, int]]:
@@ -69,7 +45,7 @@ def sums(folder: Path) -> dict[str, tuple[int, int]]:
     return {reporter: (prompt, cached) for reporter, prompt, cached in rows}
 
 
-def test_saved_reports_of_both(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_saved_reports_of_both(cli: RunCli, tmp_path: Path) -> None:
     options = ("--usage", SAVED / "openai-pages.json", "--usage", SAVED / "anthropic-pages.ndjson",
                "--store", tmp_path / "s")  # fmt: skip
     first = cli("backfill", *options)
@@ -84,7 +60,7 @@ def test_saved_reports_of_both(cli: Callable[..., Run], tmp_path: Path) -> None:
     assert (again.status, sums(tmp_path / "s")) == (0, OPENAI_SUMS | ANTHROPIC_SUMS)
 
 
-def test_two_organizations_are_told_apart_by_name(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_two_organizations_are_told_apart_by_name(cli: RunCli, tmp_path: Path) -> None:
     """The second has the figures of the first with projects of its own."""
     other = tmp_path / "other.json"
     text = (SAVED / "openai-pages.json").read_text(encoding="utf-8")
@@ -102,7 +78,7 @@ def test_two_organizations_are_told_apart_by_name(cli: Callable[..., Run], tmp_p
 
 
 def test_the_time_of_the_file_tells_which_bucket_was_open(
-    cli: Callable[..., Run], tmp_path: Path
+    cli: RunCli, tmp_path: Path
 ) -> None:
     file = tmp_path / "usage.json"
     shutil.copy(SAVED / "openai-pages.json", file)
@@ -116,7 +92,7 @@ def test_the_time_of_the_file_tells_which_bucket_was_open(
 
 
 def test_standard_input(
-    cli: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = json.loads((SAVED / "openai-pages.json").read_text())[0]
     text = io.TextIOWrapper(io.BytesIO(json.dumps(page).encode()))
@@ -128,7 +104,7 @@ def test_standard_input(
 
 
 def test_one_report_that_fails_does_not_stop_the_others(
-    cli: Callable[..., Run], tmp_path: Path
+    cli: RunCli, tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"prompt": "SECRET-TEXT"}')
@@ -141,7 +117,7 @@ def test_one_report_that_fails_does_not_stop_the_others(
     assert "SECRET-TEXT" not in done.out + done.err
 
 
-def test_wrong_usage(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_wrong_usage(cli: RunCli, tmp_path: Path) -> None:
     both = cli("backfill", "--usage", "openai", "--prometheus", "http://127.0.0.1:9")
     assert (both.status, "give --prometheus or --usage, not both" in both.err) == (2, True)
     without = cli("backfill", "--usage", "openai", "--store", tmp_path / "s")
@@ -149,7 +125,7 @@ def test_wrong_usage(cli: Callable[..., Run], tmp_path: Path) -> None:
     assert "set OPENAI_ADMIN_KEY to an admin key" in without.err
 
 
-def test_into_a_running_exporter(cli: Callable[..., Run], tmp_path: Path) -> None:
+def test_into_a_running_exporter(cli: RunCli, tmp_path: Path) -> None:
     settings = Settings.model_validate({
         "store": {"directory": tmp_path / "s"}, "server": {"listen": f"127.0.0.1:{free_port()}"},
     })  # fmt: skip
@@ -192,7 +168,7 @@ REPLIES: Mapping[str, tuple[Answer, int, str]] = {
 
 @pytest.mark.parametrize("reply", REPLIES)
 def test_the_key_is_in_no_output_and_not_in_the_store(
-    cli: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     provider_at: Callable[[str], None], caplog: pytest.LogCaptureFixture, reply: str,
 ) -> None:  # fmt: skip
     caplog.set_level("DEBUG")
