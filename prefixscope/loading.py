@@ -24,7 +24,8 @@ from exporter.sources.names import Names
 from exporter.sources.objects.intake import ObjectReader
 from exporter.sources.objects.place import Prefix
 from exporter.sources.packed import open_input, peek
-from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages, target_name
+from exporter.sources.page_files import holds_pages, target_name
+from exporter.sources.pages import PagesSummary, ingest_pages
 from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.spend_logs.intake import SpendLogReader
 from exporter.sources.spend_logs.place import Address, is_database_path

@@ -16,7 +16,8 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from exporter.errors import PrefixscopeError
 from exporter.sources.discovery import DEFAULT_PATH
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.engines.page import EnginePage, read_page
+from exporter.sources.engines.page import EnginePage
+from exporter.sources.engines.reading import read_page
 from exporter.sources.fetch import Fetched, FetchFailed, FetchLimits, fetch
 from exporter.sources.prometheus.api import PrometheusApi
 from exporter.sources.prometheus.settings import PrometheusSourceSettings

@@ -23,7 +23,8 @@ from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
 from exporter.sources.discovery import Discovery, Target, TargetSettings
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.engines.page import EnginePage, read_page
+from exporter.sources.engines.page import EnginePage
+from exporter.sources.engines.reading import read_page
 from exporter.sources.fetch import FetchLimits, fetch
 from exporter.sources.frozen import served_meanwhile
 from exporter.sources.increase import TargetIdentity, advance

@@ -11,7 +11,7 @@ from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.name_checks import forbidden
 from exporter.sources.name_sample import Sample, sample_names
 from exporter.sources.packed import open_input
-from exporter.sources.pages import PAGE_SUFFIX, holds_pages
+from exporter.sources.page_files import PAGE_SUFFIX, holds_pages
 from prefixscope.init.found import Found, FoundLog, Remark
 from replay.counted import counted
 

@@ -14,7 +14,7 @@ from exporter.blocks.wire import BadBatch, Decoder
 from exporter.causes.sealing import reset_moments
 from exporter.sources.events.recorded_lines import read_recorded
 from exporter.sources.packed import open_input
-from exporter.sources.pages import target_name
+from exporter.sources.page_files import target_name
 from prefixscope.loading import open_file
 from replay.columns import Fleet
 from replay.residency import replicas_by_events

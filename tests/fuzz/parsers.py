@@ -35,7 +35,7 @@ from exporter.sources.discovery import (
 )
 from exporter.sources.engines import ENGINES
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.events.recorded import EventsSummary
 from exporter.sources.events.recorded_lines import read_recorded
 from exporter.sources.exposition import NotAMetricsPage, parse_page
@@ -44,7 +44,7 @@ from exporter.sources.formats.detect import detect
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 from exporter.sources.name_checks import check_pattern, read_lookup
-from exporter.sources.pages import read_pages
+from exporter.sources.page_files import read_pages
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings
 from replay.geometry import kv_geometry

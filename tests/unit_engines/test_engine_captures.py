@@ -10,10 +10,11 @@ import pytest
 
 from exporter.records import EngineSample
 from exporter.sources.engines import load_engine
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.exposition import parse_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
-from exporter.sources.pages import ingest_pages, read_pages
+from exporter.sources.page_files import read_pages
+from exporter.sources.pages import ingest_pages
 from exporter.store.store import Store
 
 CAPTURES = Path(__file__).parents[2].parent / "shared" / "captures"

@@ -6,7 +6,8 @@ from exporter.records import EngineSample
 from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import ASIDE, tokens_of
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.engines.page import EnginePage, UnknownPage, read_page
+from exporter.sources.engines.page import EnginePage
+from exporter.sources.engines.reading import UnknownPage, read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 
 TEXT = "text/plain; version=0.0.4"

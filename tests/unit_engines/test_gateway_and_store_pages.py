@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.engines.page import UnknownPage, read_page
+from exporter.sources.engines.reading import UnknownPage, read_page
 from exporter.sources.pages import ingest_pages
 from exporter.store.store import Store
 from tests.unit_engines.conftest import Through, write_pages

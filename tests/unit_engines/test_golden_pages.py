@@ -15,7 +15,7 @@ import pytest
 from exporter.records import EngineSample
 from exporter.sources.engines import ENGINES
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 
 HERE = Path(__file__).parent

@@ -20,7 +20,8 @@ from exporter.sources.engines.mapping import (
     version_range,
 )
 from exporter.sources.engines.own_series import MAX_PAIRS, OwnSeries, PageLabels, keyed_hash
-from exporter.sources.engines.page import EnginePage, read_page
+from exporter.sources.engines.page import EnginePage
+from exporter.sources.engines.reading import read_page
 from exporter.sources.exposition import NotAMetricsPage, PageSample
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 from exporter.sources.pages import ingest_pages

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.engines.page import read_page
-from exporter.sources.pages import RecordedPage, read_pages
+from exporter.sources.engines.reading import read_page
+from exporter.sources.page_files import RecordedPage, read_pages
 from tests.unit_engines.conftest import Through
 
 PAGES = Path(__file__).parent / "pages"

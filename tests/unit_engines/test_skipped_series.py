@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.sources.engines import ENGINES, load_engine
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.exposition import parse_page
 
 PAGES = Path(__file__).parent / "pages"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.engines.page import UnknownPage, read_page
+from exporter.sources.engines.reading import UnknownPage, read_page
 from exporter.sources.engines.tensorrt_llm_iterations import read_iterations
 from exporter.sources.exposition import NotAMetricsPage
 from tests.unit_engines.conftest import Through

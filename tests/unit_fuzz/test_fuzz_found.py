@@ -22,9 +22,9 @@ from exporter.sources.discovery import (
     StaticTarget,
     TargetSettings,
 )
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
-from exporter.sources.pages import read_pages
+from exporter.sources.page_files import read_pages
 from exporter.store.store import Store
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings

@@ -12,7 +12,8 @@ import pytest
 
 from exporter.sources.discovery import StaticTarget, TargetSettings
 from exporter.sources.increase import TargetIdentity
-from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
+from exporter.sources.page_files import RecordedPage
+from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.sources.prometheus import backfill as prometheus_backfill
 from exporter.sources.prometheus.api import PrometheusApi
 from exporter.sources.prometheus.backfill import BackfillSettings, BackfillSummary, backfill

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 from exporter.sources.prometheus.api import RawSeries
 from exporter.sources.prometheus.pages import PastPage, pages_of, thinned

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.exposition import NotAMetricsPage, parse_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.records import EngineSample
-from exporter.sources.engines.page import read_page
+from exporter.sources.engines.reading import read_page
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 
 TEXT = "text/plain"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.pages import PagesSummary, holds_pages, ingest_pages, read_pages, target_name
+from exporter.sources.page_files import holds_pages, read_pages, target_name
+from exporter.sources.pages import PagesSummary, ingest_pages
 from exporter.store.samples import load_targets
 from exporter.store.store import Store
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from exporter.sources.increase import TargetIdentity
-from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
+from exporter.sources.page_files import RecordedPage
+from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.store.samples import append_samples
 from exporter.store.store import Store
 from tests.log_path import SMALL, store

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exporter.sources.increase import TargetIdentity
-from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
+from exporter.sources.page_files import RecordedPage
+from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.store.retention import retain
 from exporter.store.samples import append_samples, upsert_targets
 from exporter.store.store import Store

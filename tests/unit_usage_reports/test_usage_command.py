@@ -77,9 +77,7 @@ def test_two_organizations_are_told_apart_by_name(cli: RunCli, tmp_path: Path) -
     assert sums(tmp_path / "s") == {"openai": (2 * 237_444, 2 * 104_448)}
 
 
-def test_the_time_of_the_file_tells_which_bucket_was_open(
-    cli: RunCli, tmp_path: Path
-) -> None:
+def test_the_time_of_the_file_tells_which_bucket_was_open(cli: RunCli, tmp_path: Path) -> None:
     file = tmp_path / "usage.json"
     shutil.copy(SAVED / "openai-pages.json", file)
     written = datetime(2026, 11, 5, 15, tzinfo=UTC).timestamp()
@@ -91,9 +89,7 @@ def test_the_time_of_the_file_tells_which_bucket_was_open(
     assert told == {("2026-11-03T00:00:00Z", False), ("2026-11-05T00:00:00Z", True)}
 
 
-def test_standard_input(
-    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input(cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = json.loads((SAVED / "openai-pages.json").read_text())[0]
     text = io.TextIOWrapper(io.BytesIO(json.dumps(page).encode()))
     monkeypatch.setattr(sys, "stdin", text)
@@ -103,9 +99,7 @@ def test_standard_input(
     assert "the last page says that there are more: save them too" in done.out
 
 
-def test_one_report_that_fails_does_not_stop_the_others(
-    cli: RunCli, tmp_path: Path
-) -> None:
+def test_one_report_that_fails_does_not_stop_the_others(cli: RunCli, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"prompt": "SECRET-TEXT"}')
     done = cli("backfill", "--usage", bad, "--usage", "nowhere.json", "--usage",

@@ -16,7 +16,8 @@ from exporter.records import EngineSample, ReplicaRole
 from exporter.sources.discovery import TargetSettings
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.increase import TargetIdentity, TargetState
-from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
+from exporter.sources.page_files import RecordedPage
+from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.sources.prometheus.names import AskedTarget, Naming, labels_key
 from exporter.sources.prometheus.pages import DOWN
 from exporter.store import backfills

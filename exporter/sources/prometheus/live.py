@@ -20,7 +20,8 @@ from exporter.records import EngineSample
 from exporter.sources.discovery import Target, TargetSettings
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.increase import TargetIdentity, TargetState
-from exporter.sources.pages import PageIntake, PagesSummary, RecordedPage
+from exporter.sources.page_files import RecordedPage
+from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.sources.prometheus.api import PrometheusApi, TooMuch
 from exporter.sources.prometheus.backfill import asked_target, crowded_instances
 from exporter.sources.prometheus.names import Naming, labels_key
