@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from exporter.sources import formats
-from exporter.sources.engines import ENGINES, load_engine, page
+from exporter.sources.engines import ENGINES, load_engine, reading
 from exporter.sources.formats import detect
 from exporter.store.store import Store
 from tests.log_path import store
@@ -72,9 +72,9 @@ def _engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = imported(written(tmp_path, ENGINE))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(ENGINES, "example", f"{module.__name__}:EXAMPLE")
-    page._marks.cache_clear()
+    reading._marks.cache_clear()
     yield
-    page._marks.cache_clear()
+    reading._marks.cache_clear()
     load_engine.cache_clear()
 
 
@@ -95,5 +95,5 @@ def test_one_module_and_two_pages_are_an_engine(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_engine")
 def test_the_example_engine_says_what_is_missing_and_what_to_do() -> None:
-    seen = page.read_page(b'exengine_prompt_tokens_total{model_name="m"} 5\n', "text/plain")
+    seen = reading.read_page(b'exengine_prompt_tokens_total{model_name="m"} 5\n', "text/plain")
     assert seen.advice == ("exengine_reused_tokens_total: start it with --report-reuse",)

@@ -16,7 +16,7 @@ INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "tests" / "unit_engines" / "pages"
 MODULES = ROOT / "exporter" / "sources" / "engines"
 # Parts of the reader, not tables of a program.
-MACHINERY = {"__init__", "mapping", "own_series", "page", "summary"}
+MACHINERY = {"__init__", "mapping", "own_series", "page", "reading", "summary"}
 # Every page answers these, in this order.
 SECTIONS = ["Switch on", "Config", "Visible", "Not visible", "How it is counted", "Read from"]
 ROW = re.compile(r"^\| `(\w+)` \| \[[^]]+\]\((\S+\.md)\)[^|]* \| (.*) \|$", re.MULTILINE)
