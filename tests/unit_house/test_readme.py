@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from exporter.sources.engines import ENGINES
+from exporter.sources.formats import FORMATS
 from prefixscope.cli import app
 from queries.registry import questions
 
@@ -103,6 +105,11 @@ def test_commands_of_the_docs_exist() -> None:
     }
     assert len(found) > 100
     assert {line: wrong for line, wrong in found.items() if wrong} == {}
+
+
+def test_programs_and_formats_are_counted() -> None:
+    assert f"[{len(ENGINES)} programs](docs/engines/README.md)" in TEXT
+    assert f"[{len(FORMATS)} formats](docs/formats/README.md)" in TEXT
 
 
 def test_questions_asked_over_http_exist() -> None:
