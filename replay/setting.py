@@ -48,7 +48,8 @@ class Setting:
         memory = "never full"
         if self.capacity_blocks is not None:
             memory = f"of {counted(self.capacity_blocks, 'block')}"
-        words = [self.rule.words(), f"{counted(self.replicas, 'replica')} alike, memory {memory}"]
+        fleet = counted(self.replicas, "replica", "replicas alike")
+        words = [self.rule.words(), f"{fleet}, memory {memory}"]
         if self.cache == "radix":
             words.append(
                 "each replica keeps a radix tree, of which whole leaves are lost at a time"

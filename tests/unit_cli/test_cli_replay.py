@@ -263,7 +263,7 @@ def test_what_is_refused_is_in_no_figure_and_not_in_the_bound(cli: Cli, tmp_path
     assert [each["refused_requests"] for each in told["arms"]] == [1] * len(told["arms"])
     assert told["unlimited"] == told["arms"][1]["token_hit_ratio"] == 2 / 3
     asked = ("replay", path, "--replicas", "1", "--capacity-blocks", "10", "--arms")
-    assert "1 of 4 requests are larger than a replica's memory: ref" in cli(*asked, "sticky").out
+    assert "1 of 4 requests is larger than a replica's memory: ref" in cli(*asked, "sticky").out
     more = cli(*asked, "sticky,memory:3").out
     assert "a replica's memory in sticky, fewer in others: refused" in more
 
