@@ -81,26 +81,24 @@ def _delta(rollup: Rollup, relation: str, where: str, sign: int) -> str:
     keys = ", ".join(
         f"{_TENANT if name == 'tenant' else name} AS {name}" for name in rollup.dimensions
     )
-    counts = ", ".join(f"{value} AS {name}" for name, value in _COUNTS.items())
-    buckets = ", ".join(
-        f"list({TTFT_BUCKET}) FILTER (outcome = '{outcome}' AND ttft_seconds IS NOT NULL)"
-        f" AS ttft_{outcome}"
+    sums = ", ".join(f"-{value}" if sign < 0 else value for value in _COUNTS.values())
+    counted = (
+        f"list_aggregate(list({TTFT_BUCKET}) FILTER (outcome = '{outcome}'"
+        " AND ttft_seconds IS NOT NULL), 'histogram')"
         for outcome in OUTCOMES
     )
-    sums = ", ".join(f"{sign} * {name}" for name in _COUNTS)
-    signed = f"lambda entry: {{'key': entry.key, 'value': {sign} * entry.value::BIGINT}}"
-    counted = (f"map_entries(list_aggregate({name}, 'histogram'))" for name in _HISTOGRAMS)
-    histograms = ", ".join(
-        f"map_from_entries(list_transform({entries}, {signed}))" for entries in counted
-    )
+    histograms = ", ".join(_taken_back(each) if sign < 0 else each for each in counted)
     return f"""
     INSERT INTO {rollup.table} BY POSITION
-    SELECT {", ".join(rollup.key)}, {sums}, {histograms}
-    FROM (
-        SELECT date_trunc('{rollup.unit}', ts) AS {rollup.unit}, {keys}, {counts}, {buckets}
-        FROM {relation}
-        WHERE ({where}) AND replica_role IS DISTINCT FROM 'decode'
-        GROUP BY ALL)"""
+    SELECT date_trunc('{rollup.unit}', ts) AS {rollup.unit}, {keys}, {sums}, {histograms}
+    FROM {relation}
+    WHERE ({where}) AND replica_role IS DISTINCT FROM 'decode'
+    GROUP BY ALL"""
+
+
+def _taken_back(histogram: str) -> str:
+    entry = "lambda entry: {'key': entry.key, 'value': -(entry.value::BIGINT)}"
+    return f"map_from_entries(list_transform(map_entries({histogram}), {entry}))"
 
 
 def compact(cursor: duckdb.DuckDBPyConnection) -> None:
