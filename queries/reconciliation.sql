@@ -162,10 +162,12 @@ named AS (
             CASE WHEN elsewhere THEN {
                 'name': 'elsewhere', 'says': format(
                     '{:,} of their prompt tokens ({:.1f} %) are in no row of ours: traffic that does'
-                    ' not pass where our rows come from? So on {} of {} days', -open_tokens,
+                    ' not pass where our rows come from? So on {} of {} {}', -open_tokens,
                     coalesce(ratio(-open_tokens * 100, theirs), 0),
                     count_if(elsewhere) OVER same_model,
-                    count_if(nothing_to_compare IS NULL) OVER same_model)} END,
+                    count_if(nothing_to_compare IS NULL) OVER same_model,
+                    CASE WHEN count_if(nothing_to_compare IS NULL) OVER same_model = 1
+                        THEN 'day' ELSE 'days' END)} END,
             CASE WHEN nothing_to_compare IS NULL AND our_name IS NULL AND open_tokens > tolerance
                 THEN CASE WHEN theirs = 0 THEN {
                 'name': 'not_in_report', 'says': 'the report has nothing of this model that day:'

@@ -98,10 +98,10 @@ def _differs(where: str, report: ReportFacts) -> Finding:
     if report.difference_ratio is not None:
         more = "more" if report.difference_ratio > 0 else "fewer"
         share = f", ours {percent(abs(report.difference_ratio))} {more} prompt tokens"
+    differs = f"{report.model} differs" if report.model else "all models differ"
     return Finding(
         "usage-reports", Severity.WARNING, where,
-        f"{report.model or 'all models'} differ on {report.differing_days} of "
-        f"{counted(days, 'day')} "
+        f"{differs} on {report.differing_days} of {counted(days, 'day')} "
         f"(last {report.latest}{share}): {', '.join(report.reasons)}: {report.evidence}",
         next((_REMEDIES[r] for r in report.reasons if r in _REMEDIES), _WHERE_TO_READ),
     )  # fmt: skip

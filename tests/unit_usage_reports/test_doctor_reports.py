@@ -59,7 +59,7 @@ def test_verdicts_by_model_with_the_remedy(store: Store) -> None:
     )
     assert differs.severity is Severity.WARNING
     assert differs.says.startswith(
-        f"gpt-5 differ on 1 of 1 days (last {DAY:%Y-%m-%d}, ours 4.2 % fewer prompt tokens): "
+        f"gpt-5 differs on 1 of 1 day (last {DAY:%Y-%m-%d}, ours 4.2 % fewer prompt tokens): "
     )
     assert differs.fix
 
