@@ -113,7 +113,11 @@ def _print_found(console: Console, found: Found) -> None:
             read = f"{found.answered} of {counted(found.tried, 'page')} tried can be read from here"
             told = (found.url, f"{found.title}, jobs {jobs}; {read}", "")
         case FoundLog():
-            told = (found.path, f"{found.format} ({found.because}), source {found.source}", "")
+            told = (
+                found.path,
+                f"{found.format} ({found.because}), source {found.source}",
+                found.doubt,
+            )
         case Remark():
             told = (found.given, found.what, found.todo)
     place, what, todo = map(printable, told)

@@ -167,6 +167,8 @@ def _logs(logs: list[FoundLog]) -> Iterator[str]:
         first = counted(log.sampled, "row")
         read = f"; {log.read} of the first {first} are read" if log.sampled else ""
         yield from _comment(f"{log.because}{read}", "  ")
+        if log.doubt:
+            yield from _comment(f"Check this: {log.doubt}.", "  ")
         yield f"  - source: {scalar(log.source)}"
         yield f"    path: {scalar(log.path)}"
         yield f"    format: {scalar(log.format)}"

@@ -31,6 +31,14 @@ _LIKELY = {
     ),
     "session": ("session", "session_id", "conversation_id", "thread_id", "x-session-id"),
 }  # fmt: skip
+# What a format must not miss, and how others call it.
+_NEEDED = {
+    "cached_tokens": (
+        "cached_tokens", "cache_read_input_tokens", "cache_read_tokens", "prompt_cache_hit_tokens",
+        "cached_prompt_tokens", "cached_input_tokens",
+    ),
+    "ts": ("starttime", "start_time", "timestamp", "@timestamp", "created_at", "created"),
+}  # fmt: skip
 # Suggested only where the format itself names fewer rows than this share, and this many paths.
 _NAMED_SHARE = 0.5
 _SUGGESTED_PATHS = 2
@@ -79,7 +87,7 @@ def _log(path: Path, sample: Sample) -> Found:
         )  # fmt: skip
     return FoundLog(
         source_name(path), pattern_of(path), known.name, sample.decided_because,
-        len(sample.rows), len(sample.stored()), _suggested(sample),
+        len(sample.rows), len(sample.stored()), _suggested(sample), _unread(sample),
     )  # fmt: skip
 
 
@@ -141,7 +149,7 @@ def _together(folder: Path, ending: str, alike: list[tuple[Path, Found]]) -> Ite
     yield FoundLog(
         source_name(folder), f"{pattern_of(folder)}/*{ending}", formats.pop(),
         f"{counted(len(logs), 'file')}; {best.because}", sum(log.sampled for log in logs),
-        sum(log.read for log in logs), best.suggested,
+        sum(log.read for log in logs), best.suggested, best.unread,
     )  # fmt: skip
 
 
@@ -161,6 +169,19 @@ def _suggested(sample: Sample) -> Mapping[str, tuple[tuple[str, int], ...]]:
         best = [(path, rows) for _, path, rows in sorted(likely)][:_SUGGESTED_PATHS]
         if best:
             found[field] = tuple(best)
+    return found
+
+
+def _unread(sample: Sample) -> Mapping[str, str]:
+    """Of the fields that make a hit ratio those that rows have at a place the format does not
+    know, as where a gateway's rows were changed on the way and are taken for another format's."""
+    found: dict[str, str] = {}
+    for name, words in _NEEDED.items():
+        places = {term for field in sample.log_format.fields if field.name == name
+                  for term in field.terms()}  # fmt: skip
+        elsewhere = [path for path in sample.paths if _last_key(path) in words]
+        if places and elsewhere and places.isdisjoint(sample.paths):
+            found[name] = min(elsewhere, key=lambda path: (-sample.paths[path], path))
     return found
 
 

@@ -35,7 +35,8 @@ class FoundPrometheus:
 @dataclass(frozen=True)
 class FoundLog:
     """A log to follow. `read` of `sampled` rows of its first part could be read; `suggested`
-    names, by field, paths in the rows that look like names, with in how many rows they stand."""
+    names, by field, paths in the rows that look like names, with in how many rows they stand;
+    `unread`: by field, paths that look like its value where the format reads none."""
 
     source: str
     path: str
@@ -44,6 +45,18 @@ class FoundLog:
     sampled: int = 0
     read: int = 0
     suggested: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def doubt(self) -> str:
+        """What the rows have and this format leaves out; '' if nothing is known of."""
+        if not self.unread:
+            return ""
+        told = " and ".join(f"{path} ({name})" for name, path in self.unread.items())
+        return (
+            f"the rows have {told}, which format {self.format} does not read: give another (see "
+            "prefixscope formats), or send these by the names it reads"
+        )
 
 
 @dataclass(frozen=True)

@@ -204,6 +204,20 @@ def test_names_that_rows_hold_are_suggested_and_secrets_never(tmp_path: Path) ->
     assert set(again.suggested) == {"route"}, "what the format names needs no rule"
 
 
+def test_counts_a_format_does_not_read_are_told(tmp_path: Path) -> None:
+    """A gateway's rows changed on the way are taken for ours: nothing would be reported."""
+    row = {"prompt_tokens": 9, "startTime": 1.5, "usage": {"details": {"cached_tokens": 8}}}
+    file = tmp_path / "changed.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    found = one(list(look_at_path(file)))
+    assert isinstance(found, FoundLog)
+    assert found.unread == {"cached_tokens": "usage.details.cached_tokens", "ts": "startTime"}
+    assert "usage.details.cached_tokens (cached_tokens) and startTime (ts)" in found.doubt
+    whole = one(list(look_at_path(write(tmp_path / "whole.jsonl", {"cached_tokens": 3}, {}))))
+    assert isinstance(whole, FoundLog)
+    assert whole.doubt == ""
+
+
 def test_files_that_are_no_log_to_follow(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(bytes(range(256)) * 9)
     (tmp_path / "page.prom").write_text(VLLM_PAGE)
