@@ -8,7 +8,7 @@ columns:
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   requests: {type: BIGINT, unit: requests, meaning: "Requests of at least two generated tokens."}
   told_requests: {type: BIGINT, unit: requests, meaning: "Of them those whose times of first and last token are known: streamed, and not in one piece (at 0.2 ms a token and more: no engine is faster)."}
-  coverage: {type: DOUBLE, unit: ratio, meaning: "told_requests / requests."}
+  coverage_ratio: {type: DOUBLE, unit: ratio, meaning: "told_requests / requests."}
   seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "Median over these of (end - first token) / (output tokens - 1), under the load there was; NULL below 20 of them."}
   low_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "A quarter of them took less."}
   high_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "A quarter of them took more."}
@@ -51,7 +51,7 @@ speeds AS (
 
 SELECT
     replica, model, requests, told_requests,
-    told_requests / requests AS coverage,
+    told_requests / requests AS coverage_ratio,
     CASE WHEN told_requests >= 20 THEN quartiles[2] END AS seconds_per_token,
     CASE WHEN told_requests >= 20 THEN quartiles[1] END AS low_seconds_per_token,
     CASE WHEN told_requests >= 20 THEN quartiles[3] END AS high_seconds_per_token

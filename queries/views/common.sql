@@ -282,6 +282,20 @@ CREATE OR REPLACE MACRO engine_step(step_seconds, since_border, until_border) AS
     )
 );
 
+-- The starts of the steps that the interval of an engine sample reaches into within the window; one
+-- NULL without a step. The first sample of a series has no interval (begun NULL).
+CREATE OR REPLACE MACRO steps_of(begun, ended, since_border, until_border, step_seconds) AS CASE
+    WHEN step_seconds IS NULL THEN [NULL::TIMESTAMP]
+    ELSE generate_series(
+        time_bucket(
+            to_seconds(step_seconds),
+            greatest(coalesce(begun, ended), coalesce(since_border, begun, ended))
+        ),
+        time_bucket(to_seconds(step_seconds), least(ended, coalesce(until_border, ended))),
+        to_seconds(step_seconds)
+    )
+END;
+
 -- Engine samples of the window with the share of each that counts; with a step, once for every
 -- step the interval reaches into, else once with step_start NULL.
 CREATE OR REPLACE MACRO engine_shares(
@@ -290,17 +304,7 @@ CREATE OR REPLACE MACRO engine_shares(
 WITH stepped AS (
     SELECT
         *,
-        unnest(CASE
-            WHEN step_seconds IS NULL THEN [NULL::TIMESTAMP]
-            ELSE generate_series(
-                time_bucket(
-                    to_seconds(step_seconds),
-                    greatest(coalesce(since, ts), coalesce(since_border, since, ts))
-                ),
-                time_bucket(to_seconds(step_seconds), least(ts, coalesce(until_border, ts))),
-                to_seconds(step_seconds)
-            )
-        END) AS step_start
+        unnest(steps_of(since, ts, since_border, until_border, step_seconds)) AS step_start
     FROM engine_traffic
     WHERE
         reaches_into(since, ts, since_border, until_border)

@@ -16,17 +16,7 @@ WITH stepped AS (
             WHEN dimension = 'engine' THEN engine
             ELSE error('unknown dimension ' || dimension)
         END AS value,
-        unnest(CASE
-            WHEN step_seconds IS NULL THEN [NULL::TIMESTAMP]
-            ELSE generate_series(
-                time_bucket(
-                    to_seconds(step_seconds),
-                    greatest(coalesce(since, ts), coalesce(since_border, since, ts))
-                ),
-                time_bucket(to_seconds(step_seconds), least(ts, coalesce(until_border, ts))),
-                to_seconds(step_seconds)
-            )
-        END) AS step_start
+        unnest(steps_of(since, ts, since_border, until_border, step_seconds)) AS step_start
     FROM engine_samples
     WHERE
         reaches_into(since, ts, since_border, until_border)

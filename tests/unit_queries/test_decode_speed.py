@@ -28,7 +28,7 @@ def test_the_median_is_not_moved_by_what_hung(ask: Ask, insert: Insert) -> None:
     (row,) = ask("decode_speed")
     assert row == {
         "replica": "a", "model": "m", "requests": 24, "told_requests": 21,
-        "coverage": pytest.approx(21 / 24), "seconds_per_token": pytest.approx(0.011),
+        "coverage_ratio": pytest.approx(21 / 24), "seconds_per_token": pytest.approx(0.011),
         "low_seconds_per_token": pytest.approx(0.006),
         "high_seconds_per_token": pytest.approx(0.016),
     }  # fmt: skip
@@ -37,7 +37,7 @@ def test_the_median_is_not_moved_by_what_hung(ask: Ask, insert: Insert) -> None:
 def test_nothing_is_told_by_few(ask: Ask, insert: Insert) -> None:
     insert("requests", [request(0.01, repeat=19), request(0.01, ttft_seconds=None, repeat=81)])
     (row,) = ask("decode_speed")
-    assert (row["requests"], row["told_requests"], row["coverage"]) == (100, 19, 0.19)
+    assert (row["requests"], row["told_requests"], row["coverage_ratio"]) == (100, 19, 0.19)
     assert row["seconds_per_token"] is None
     insert("requests", [request(0.01)])
     assert ask("decode_speed")[0]["seconds_per_token"] == pytest.approx(0.01)
