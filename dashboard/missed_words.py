@@ -37,7 +37,7 @@ def caution(row: Row) -> str:
             said.append(f"{whole(tokens)} tokens {words}")
     if number(row, "new_warming_tokens"):
         horizon = number(row, "horizon_seconds")
-        known = None if horizon is None else span(timedelta(seconds=horizon))
-        remembered = "" if known is None else f" ({known} are known)"
-        said.append(f"the log is young{remembered}: what is new may only be older than it")
+        # A window that begins with the log has nothing known before it.
+        remembered = f" ({span(timedelta(seconds=horizon))} are known)" if horizon else ""
+        said.append(f"the log is young{remembered}: what counts as new may be older than the log")
     return "; ".join(said) + "."

@@ -83,6 +83,8 @@ def formatter(column: str) -> Callable[[object], str]:
 def _cell(column: str, value: object) -> str:
     if value is None:
         return "–"
+    if value in ([], {}):
+        return "none"
     if value == "":
         return "(not given)"
     if isinstance(value, bool):
