@@ -16,7 +16,7 @@ columns:
   ttft_weeks: {type: BIGINT, unit: count, meaning: "Weeks behind usual_ttft_p90_seconds."}
   ttft_requests: {type: BIGINT, unit: requests, meaning: "Requests with a measured time in the window."}
   ttft_point: {type: VARCHAR, unit: name, meaning: "Where the clock stands: the point with most requests, never mixed with another; histogram for the engines' own; NULL where nothing measures it."}
-  computed_tokens_per_second: {type: DOUBLE, unit: tokens per second, meaning: "Prefill done, mean over the window."}
+  computed_tokens_per_second: {type: DOUBLE, unit: tokens per second, meaning: "Prefill done, mean over the window, or over the part since anything was kept at all, but a minute at least."}
   peak_computed_tokens_per_second: {type: DOUBLE, unit: tokens per second, meaning: "The highest clock hour of the four weeks before; NULL without any."}
   peak_hour: {type: TIMESTAMP, unit: time, meaning: "That hour, UTC."}
   computed_basis: {type: VARCHAR, unit: name, meaning: "log (of reported requests), or engine where no row of the window reports; NULL without either."}
@@ -184,6 +184,19 @@ work AS (
     FROM hours
     GROUP BY basis
     HAVING computed_now IS NOT NULL
+),
+
+-- Where watching began within the window, the time before it is no time without work.
+watched AS (
+    SELECT
+        basis,
+        greatest(epoch(ends) - epoch(greatest(begins, began)), least(epoch(ends) - epoch(begins), 60))
+            AS seconds
+    FROM (
+        SELECT 'log' AS basis, min(ts) AS began FROM requests
+        UNION ALL
+        SELECT 'engine' AS basis, min(ts) AS began FROM engine_samples
+    ), (FROM windows WHERE week = 0)
 )
 
 SELECT
@@ -192,9 +205,9 @@ SELECT
     weeks AS ttft_weeks,
     requests::BIGINT AS ttft_requests,
     ttft_point,
-    computed_now / coalesce(getvariable('window_seconds'), 3600) AS computed_tokens_per_second,
+    computed_now / seconds AS computed_tokens_per_second,
     most_computed_tokens / 3600 AS peak_computed_tokens_per_second,
     peak_hour,
     basis AS computed_basis
 FROM ttft_now
-LEFT JOIN (FROM work ORDER BY basis DESC LIMIT 1) ON true;
+LEFT JOIN (FROM work JOIN watched USING (basis) ORDER BY basis DESC LIMIT 1) ON true;
