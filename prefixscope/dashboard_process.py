@@ -24,7 +24,8 @@ STOP_SECONDS = 10
 
 def check_address(address: str) -> None:
     """Raises PrefixscopeError where something listens there."""
-    listen(address, "--dashboard-listen HOST:PORT (setting dashboard.listen)").close()
+    setting = "dashboard.listen (PREFIXSCOPE_DASHBOARD__LISTEN; of the demo --dashboard-listen)"
+    listen(address, setting).close()
 
 
 @contextmanager

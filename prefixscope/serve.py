@@ -83,7 +83,7 @@ def running(settings: Settings) -> Iterator[Running]:
 
 
 def listen(
-    address: str, change: str = "--listen HOST:PORT (setting server.listen)"
+    address: str, change: str = "server.listen (PREFIXSCOPE_SERVER__LISTEN; of the demo --listen)"
 ) -> socket.socket:
     """A listening socket; an address in use is an error that says what to change."""
     host, port = split_address(address)
@@ -93,7 +93,7 @@ def listen(
     except OSError as error:
         raise PrefixscopeError(
             f"cannot listen on {address}: {error.strerror or error}; stop what uses it, or name "
-            f"another address with {change}"
+            f"another address: {change}"
         ) from error
 
 

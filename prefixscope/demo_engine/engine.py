@@ -57,7 +57,7 @@ def vllm(
     `tap` is the environment the middleware needs, None for an engine without it.
     """
     # In use? Better said now than by its log.
-    listen(f"127.0.0.1:{port}", "--engine-port PORT").close()
+    listen(f"127.0.0.1:{port}", "--engine-port").close()
     log = folder / "vllm.log"
     environment = {**os.environ, **_ENVIRONMENT, **(tap or {})}
     with log.open("wb") as output:

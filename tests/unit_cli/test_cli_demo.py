@@ -128,5 +128,5 @@ def test_an_address_in_use_is_said_before_the_work(cli: Cli, tmp_path: Path) -> 
         pages = cli("demo", "--listen", free_address(), "--dashboard-listen", address)
     for told, option in ((done, "--listen"), (pages, "--dashboard-listen")):
         assert (told.status, f"cannot listen on {address}" in told.err) == (1, True)
-        assert f"name another address with {option} HOST:PORT" in " ".join(told.err.split())
+        assert f"of the demo {option})" in " ".join(told.err.split())
     assert not (tmp_path / "data").exists()
