@@ -12,6 +12,7 @@ from rich.console import Console
 
 from prefixscope.commands.options import messages
 from prefixscope.dashboard_process import check_address, dashboard
+from prefixscope.serve import listen as open_listener
 from prefixscope.serve import running
 from prefixscope.settings import Settings, load_settings, server_token
 
@@ -73,10 +74,15 @@ def demo(
     }
     given = {name: address for name, address in addresses.items() if address is not None}
     settings = load_settings(None, {**os.environ, **given})
-    if with_dashboard:
-        check_address(settings.dashboard.listen)  # before the work, as that of the exporter
+    _check_addresses(settings, with_dashboard)  # in use? better said now than after the work
     with demo_run.prepared(directory, settings, days=days, requests=requests) as prepared:
         _run(prepared, with_dashboard)
+
+
+def _check_addresses(settings: Settings, with_dashboard: bool) -> None:
+    open_listener(settings.server.listen).close()
+    if with_dashboard:
+        check_address(settings.dashboard.listen)
 
 
 def _run(settings: Settings, with_dashboard: bool) -> None:

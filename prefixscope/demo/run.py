@@ -21,7 +21,6 @@ from prefixscope.commands.options import messages
 from prefixscope.demo import DemoFiles, LiveDemo, write_demo
 from prefixscope.demo.scenario import KV_BYTES_PER_TOKEN, MODEL
 from prefixscope.loading import load
-from prefixscope.serve import listen
 from prefixscope.settings import Settings, server_token
 
 FILES, STORE, LABEL = "files", "store", "demo.json"
@@ -34,7 +33,6 @@ def prepared(
     """Settings of an exporter on a store with the demo in it; while the block lasts, the traffic
     goes on: metric pages to scrape, and rows posted to the address of the settings.
     """
-    listen(settings.server.listen).close()  # in use? better said now than after the work
     _make_room(directory)
     store = settings.store.model_copy(update={"directory": directory / STORE})
     settings = settings.model_copy(update={"store": store})

@@ -116,7 +116,7 @@ def test_a_folder_that_is_no_demo_is_left_alone(cli: Cli, tmp_path: Path) -> Non
     kept = tmp_path / "mine" / "thesis.txt"
     kept.parent.mkdir()
     kept.write_text("years of work")
-    done = cli("demo", "--directory", kept.parent, "--listen", free_address())
+    done = cli("demo", "--directory", kept.parent, "--listen", free_address(), "--no-dashboard")
     assert (done.status, "holds no demo" in done.err) == (1, True)
     assert kept.read_text() == "years of work"
 
