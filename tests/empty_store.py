@@ -22,9 +22,9 @@ def file() -> Path:
     return place / FILE_NAME
 
 
-def in_memory() -> duckdb.DuckDBPyConnection:
+def in_memory(threads: int = 2) -> duckdb.DuckDBPyConnection:
     """Tables, macros and views of a store without its owner, for rows put in as they are."""
-    connection = duckdb.connect(config={"memory_limit": "512MB", "threads": 2})
+    connection = duckdb.connect(config={"memory_limit": "512MB", "threads": threads})
     connection.execute(f"ATTACH '{file()}' AS empty (READ_ONLY)")
     connection.execute("COPY FROM DATABASE empty TO memory")
     connection.execute("DETACH empty")

@@ -8,14 +8,13 @@ sqrt(2.198 x 5 x (1/100,000 + 1/400,000)) = 0.0117, and by twice that where the 
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from importlib import resources
 from statistics import median
 from typing import Any
 
-import duckdb
 import pytest
 
 from queries import registry
+from tests import empty_store
 from tests.unit_alerts.hours import (
     MONDAY,
     RATIOS,
@@ -33,10 +32,7 @@ class Table:
     """The tables of a store, filled and asked."""
 
     def __init__(self, threads: int = 1) -> None:
-        self._connection = duckdb.connect(config={"threads": threads})
-        schema = resources.files("exporter.store").joinpath("schema.sql").read_text()
-        self._connection.execute(schema)
-        self._connection.execute(registry.views_sql())
+        self._connection = empty_store.in_memory(threads)
         self.hour = partial(put_hour, self._connection)
         self.request = partial(put_request, self._connection)
         self.page = partial(put_page, self._connection)

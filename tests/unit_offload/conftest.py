@@ -10,6 +10,7 @@ import pytest
 
 from queries import registry
 from tests import empty_store
+from tests.rows_in import put_rows
 
 Row = dict[str, Any]
 Answer = dict[str, Any]
@@ -32,13 +33,15 @@ class Store:
 
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """A row without `arrived` or `target` gets its time or its replica there."""
+        filled = []
         for row in rows:
             given = {**FILLED.get(table, {}), **row}
             if table == "requests":
                 given.setdefault("arrived", given["ts"])
             if table == "engine_samples":
                 given.setdefault("target", given["replica"])
-            self._insert(table, given)
+            filled.append(given)
+        put_rows(self.connection, table, filled)
 
     def load(self, rows: list[Row]) -> None:
         """Many request rows at once."""
@@ -48,20 +51,6 @@ class Store:
         self.connection.register("simulated", filled)
         self.connection.execute("INSERT INTO requests BY NAME SELECT * FROM simulated")
         self.connection.unregister("simulated")
-
-    def _insert(self, table: str, row: Row) -> None:
-        places: list[str] = []
-        values: list[Any] = []
-        for value in row.values():
-            if isinstance(value, Mapping):
-                places.append("MAP(?, ?)")
-                values += [list(value.keys()), list(value.values())]
-            else:
-                places.append("?")
-                values.append(value)
-        self.connection.execute(
-            f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(places)})", values
-        )
 
     def execute(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, list(values)).fetchall()

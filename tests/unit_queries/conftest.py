@@ -8,6 +8,7 @@ import pytest
 
 from queries import registry
 from tests import empty_store
+from tests.rows_in import put_rows
 
 DAY = "2026-11-30"
 _CLOCK = re.compile(r"\d\d:\d\d(:\d\d)?")
@@ -47,6 +48,7 @@ def cursor() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def insert(cursor: duckdb.DuckDBPyConnection) -> Insert:
     def into(table: str, rows: list[Row]) -> None:
+        filled: list[Row] = []
         for given in rows:
             row = {**FILLED.get(table, {}), **{k: moment(v) for k, v in given.items()}}
             copies = row.pop("repeat", 1)
@@ -57,8 +59,8 @@ def insert(cursor: duckdb.DuckDBPyConnection) -> Insert:
                 row.setdefault("target", row["replica"])
             if table == "block_minutes":
                 row.setdefault("heard", row["minute"])
-            for _ in range(copies):
-                _insert(cursor, table, row)
+            filled += [row] * copies
+        put_rows(cursor, table, filled)
 
     return into
 
@@ -70,15 +72,3 @@ def ask(cursor: duckdb.DuckDBPyConnection) -> Ask:
         return registry.rows(registry.run(cursor, name, given))
 
     return rows
-
-
-def _insert(cursor: duckdb.DuckDBPyConnection, table: str, row: Row) -> None:
-    places, values = [], []
-    for value in row.values():
-        if isinstance(value, Mapping):
-            places.append("MAP(?, ?)")
-            values += [list(value.keys()), list(value.values())]
-        else:
-            places.append("?")
-            values.append(value)
-    cursor.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(places)})", values)

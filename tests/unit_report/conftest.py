@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from importlib import resources
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from dashboard.report import Week, WeekReport, build
 from queries import registry
+from tests import empty_store
+from tests.rows_in import put_rows
 
 SHARED = Path(__file__).parents[3] / "shared"
 Row = Mapping[str, object]
@@ -34,25 +34,16 @@ class Memory:
     """Answers of a store in memory."""
 
     def __init__(self) -> None:
-        self.connection = duckdb.connect()
-        schema = resources.files("exporter.store").joinpath("schema.sql")
-        self.connection.execute(schema.read_text())
-        self.connection.execute(registry.views_sql())
+        self.connection = empty_store.in_memory()
 
     def ask(self, name: str, params: Mapping[str, object]) -> pa.Table:
         return registry.run(self.connection.cursor(), name, params)
 
     def insert(self, table: str, rows: Iterable[Row]) -> "Memory":
-        """Rows with the same columns, in one statement."""
         filled = [{**_FILLED.get(table, {}), **row} for row in rows]
         if table == "requests":
             filled = [{"arrived": row["ts"], **row} for row in filled]
-        names = list(filled[0])
-        places = ", ".join("?" for _ in names)
-        self.connection.executemany(
-            f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})",
-            [[row[name] for name in names] for row in filled],
-        )
+        put_rows(self.connection, table, filled)
         return self
 
     def report(self, week: str = "2026-W48", zone: str = "UTC") -> WeekReport:
