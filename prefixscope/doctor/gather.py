@@ -114,7 +114,12 @@ def _whoever_knows(settings: Settings) -> Iterator[tuple[Answers | None, str | N
     """The exporter of these settings, else its store, else nobody; and what is amiss with it."""
     exporter = Exporter(exporter_url(settings), server_token(settings.server))
     if exporter.is_up():
-        yield exporter, None
+        (state,) = exporter.ask("store_state", {}).to_pylist()
+        demo = (
+            f"{exporter.where} shows the synthetic demo, not these settings: looked at the sources "
+            "alone; stop it, or give these settings another server.listen"
+        )
+        yield (None, demo) if state["demo"] else (exporter, None)
         return
     silent = f"no exporter answers at {exporter.url}"
     directory = settings.store.directory

@@ -8,10 +8,12 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from exporter.sources.fetch import FetchLimits
+from prefixscope.output import to_arrow
 from prefixscope.recognise import Kind, base_url, page_url, recognise
 from tests.loopback_answers import Answer, answering, page
 from tests.running import free_port
@@ -233,6 +235,21 @@ def test_logs_that_cannot_be_read_are_faults(cli: RunCli, tmp_path: Path) -> Non
     assert "there is no such file" in found["nosuch.jsonl"]["says"]
     assert "not a request log" in found["binary.log"]["says"]
     assert "damaged" in found["damaged.jsonl.gz"]["says"]
+
+
+def test_an_exporter_with_the_demo_is_not_asked_about_other_settings(
+    cli: RunCli, tmp_path: Path
+) -> None:
+    demo = Answer(to_arrow(pa.table({"demo": [True]})))
+    answers = {"/-/healthy": Answer("prefixscope ok"), "/api/v1/query/store_state": demo}
+    with answering(answers) as server:
+        listen = {"listen": server.address}
+        done = cli("doctor", "--config", config(tmp_path, server=listen), "--output", "json")
+        asked = {line.partition("?")[0] for line in server.asked}
+    (told, nothing) = (f for f in json.loads(done.out)["findings"] if f["check"] == "exporter")
+    assert f"{server.url} shows the synthetic demo, not these settings" in told["says"]
+    assert "neither a target nor a log" in nothing["says"]
+    assert asked == {"GET /-/healthy", "GET /api/v1/query/store_state"}
 
 
 def test_rows_are_judged_by_the_end_of_a_log_and_hold_no_prompt(
