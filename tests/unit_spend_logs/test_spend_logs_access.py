@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.spend_logs import database
 from exporter.sources.spend_logs.database import Database, DatabaseError
 from exporter.sources.spend_logs.intake import SpendLogReader
 from exporter.sources.spend_logs.place import Address, SpendLogSettings, is_database_path
@@ -164,8 +165,11 @@ def test_a_statement_that_takes_too_long(owner: Owner, reader_of: ReaderOf, stor
     assert prompts(store) == []
 
 
-def test_a_locked_table_is_read_later(owner: Owner, reader_of: ReaderOf, store: Store) -> None:
+def test_a_locked_table_is_read_later(
+    owner: Owner, reader_of: ReaderOf, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A migration holds the table: we give way, and lose nothing."""
+    monkeypatch.setattr(database, "_LOCK_SECONDS", 1)
     owner.add([row(1)])
     reader = reader_of(owner)
     locked, over = threading.Event(), threading.Event()
