@@ -221,13 +221,15 @@ def _wrong_types(counts: list[Field], spans: list[Field]) -> str:
 
     The parse turns other types into NULL, and true and false into 1 and 0. So the text of a
     row is searched where such a number is missing or that small, or is a sum or one of several
-    that may hide it.
+    that may hide it; where all that is small is 0, as often nothing was cached, only if it has a
+    false at all.
     """
     relied_on = [entry for entry in (*counts, *spans) if entry.name in _RELIED_ON]
     told = [entry.name for entry in counts if entry.name not in ("attempt", "turn", "choices")]
+    small = " OR ".join(f"{name} > 0 AND {name} <= 1" for name in told)
     searched = " OR ".join([
         "may_hide",
-        f"least({', '.join(told)}) <= 1",
+        f"CASE WHEN least({', '.join(told)}) <= 1 THEN contains(line, 'false') OR {small} END",
         *(f"{entry.name} IS NULL" for entry in relied_on),
         *(f"{entry.name} IN (0, 1, 0.001)" for entry in spans),
         *(f"{entry.name} IS NOT NULL" for entry in spans if _calculates(entry)),
