@@ -64,18 +64,22 @@ def _sums(sums: Sums) -> dict[str, object]:
 
 
 def _rows(found: Waterfall, by: str | None) -> list[dict[str, object]]:
-    """A row for each group, else one: causes as columns."""
+    """A row for each group, else one: causes as columns. None where no request of it tells its
+    cached tokens: nobody knows of any that they are 0."""
     sums = found.groups if by is not None else {"": found.total}
     return [
-        {
-            **({} if by is None else {by: value}),
-            "requests": each.requests,
-            "prompt_tokens": each.prompt_tokens,
-            "cached_tokens": each.cached_tokens,
-            **{f"{name}_tokens": each.causes[name] for name in CAUSES},
-        }
+        {**({} if by is None else {by: value}), "requests": each.requests, **_tokens(each)}
         for value, each in sums.items()
     ]
+
+
+def _tokens(sums: Sums) -> dict[str, int | None]:
+    told: dict[str, int | None] = {
+        "prompt_tokens": sums.prompt_tokens,
+        "cached_tokens": sums.cached_tokens,
+        **{f"{name}_tokens": sums.causes[name] for name in CAUSES},
+    }
+    return told if sums.requests else dict.fromkeys(told)
 
 
 def _print(found: Waterfall, by: str | None) -> int:
@@ -126,8 +130,8 @@ def _lines(sums: Sums) -> list[dict[str, object]]:
              ("cached", sums.cached_tokens, "")]  # fmt: skip
     lines += [(name, sums.causes[name], _MEANING[name]) for name in CAUSES if sums.causes[name]]
     return [
-        {"name": name, "tokens": tokens, "share_ratio": tokens / whole if whole else None,
-         "meaning": meaning}
+        {"name": name, "tokens": tokens if sums.requests else None,
+         "share_ratio": tokens / whole if whole else None, "meaning": meaning}
         for name, tokens, meaning in lines
     ]  # fmt: skip
 

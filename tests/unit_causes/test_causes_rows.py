@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from exporter.errors import PrefixscopeError
+from prefixscope.output import Output
 from prefixscope.waterfall.attribution import Assumed, waterfall
+from prefixscope.waterfall.audit_output import Audits
 from prefixscope.waterfall.heard import Heard
-from prefixscope.waterfall.output import as_json
+from prefixscope.waterfall.output import as_json, write
 from replay.rules import RULES
 from replay.traffic import Moments, Stays
 from tests.unit_causes.told import NOON, ours, row, table_of, taken
@@ -307,3 +309,18 @@ def test_a_request_is_taken_to_be_over_after_an_hour() -> None:
             rows = [ours([1, 2, 3], **slow), ours([1, 2, 3], second)]
             found = waterfall(table_of(rows), Assumed()).total
             assert taken(found.causes) == {"new": 32, cause: 32, "rounding": 32}
+
+
+def test_a_group_that_tells_no_cached_tokens_is_no_row_of_zeros(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of `chat` 16 tokens were cached of 32; of `batch` nobody knows, which is not 0."""
+    rows = [row([1, 2], cached_tokens=16, template="chat"),
+            row([3, 4], 1.0, cached_tokens=None, template="batch")]  # fmt: skip
+    found = waterfall(table_of(rows), Assumed(), by="template")
+    write(found, "template", Output.TABLE, Audits())
+    shown = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    assert shown["chat"][:2] == ["32", "16"]
+    assert set(shown["batch"]) == {"–"}
+    write(found, "template", Output.CSV, Audits())
+    assert set(capsys.readouterr().out.splitlines()[-1].split(",")) == {"batch", "0", ""}
