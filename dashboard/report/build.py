@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from dashboard.figures.rows import Rows, number
+from dashboard.figures.rows import Row, Rows, count, number
 from dashboard.report import figures, incidents, moved, sections, span
 from dashboard.report.asking import Answers, Asking, utc
 from dashboard.report.missed import grown_causes, why_missed
@@ -24,6 +24,7 @@ def build(answers: Answers, week: Week) -> WeekReport:
     course = span.course(ask, basis)
     lead = span.headline(ask, basis)
     last = span.last_busy(course, week)
+    beside = _beside(ask, lead)
     judged = incidents.judged(ask, lead, course)
     drops = incidents.drops_of(judged)
     happened, more = incidents.incidents(ask, drops, course)
@@ -35,7 +36,8 @@ def build(answers: Answers, week: Week) -> WeekReport:
         week=week,
         data=span.data_state(ask, basis, course),
         headline=lead,
-        engine_ratio=_beside(ask, lead),
+        engine_ratio=number(beside, "token_hit_ratio"),
+        engine_reported_prompt_tokens=count(beside, "reported_prompt_tokens"),
         billed=figures.billed(ask),
         freed=figures.freed(ask),
         ttft=figures.ttft_pair(point, classes),
@@ -65,10 +67,9 @@ def build(answers: Answers, week: Week) -> WeekReport:
     return rounded(replace(report, missing=missing(report)))
 
 
-def _beside(ask: Asking, lead: Headline) -> float | None:
-    if lead.basis != "log":
-        return None
-    return number(ask.first("engine_hit_ratio"), "token_hit_ratio")
+def _beside(ask: Asking, lead: Headline) -> Row:
+    """Engine counters beside a log that leads; {} where none does."""
+    return ask.first("engine_hit_ratio") if lead.basis == "log" else {}
 
 
 def _moments(rows: Rows) -> list[datetime]:

@@ -232,6 +232,7 @@ class WeekReport:
     data: DataState
     headline: Headline
     engine_ratio: float | None  # engine counters beside a log that leads
+    engine_reported_prompt_tokens: int | None  # what that is of: maybe of a part of the week
     billed: Billed | None
     freed: Freed | None
     ttft: TtftPair | None

@@ -166,10 +166,12 @@ def response_cache_words(report: WeekReport) -> str:
 
 
 def engine_words(report: WeekReport) -> str:
-    """Engine counters beside a log that leads; '' where there are none."""
+    """Engine counters beside a log that leads, and of how many tokens they speak, as engines may
+    have been watched for a part of the week; '' where there are none."""
     if report.engine_ratio is None:
         return ""
-    return f"Engine counters say {percent(report.engine_ratio)} for the same week (all routes)."
+    of = whole(report.engine_reported_prompt_tokens)
+    return f"Engine counters say {percent(report.engine_ratio)} of {of} prompt tokens (all routes)."
 
 
 def quality_lines(report: WeekReport) -> list[str]:

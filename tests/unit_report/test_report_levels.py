@@ -3,7 +3,7 @@ roll-ups, thousands of templates."""
 
 import pytest
 
-from dashboard.report import FORMATS, WeekReport, render, summary
+from dashboard.report import FORMATS, WeekReport, render, summary, words
 from tests.unit_report.conftest import Memory, at, same
 
 
@@ -134,6 +134,22 @@ def test_engines_alone_tell_what_they_can_and_the_step_to_more(
     text = shown(engine_report)
     assert "NaN" not in text
     assert "Billed saving" in text
+
+
+def test_engine_counters_beside_a_log_say_of_how_much_they_speak(memory: Memory) -> None:
+    """The log tells 3,000 tokens of three days, engines of 400 on the last of them, half cached."""
+    for day in ("23", "24", "25"):
+        memory.insert("requests", [{"ts": at(f"11-{day} 10:00"), "prompt_tokens": 1000,
+                                    "cached_tokens": 900, "outcome": "hit"}])  # fmt: skip
+    memory.insert("engine_samples", [
+        {"since": at("11-25 10:00"), "ts": at("11-25 10:01"), "prompt_tokens": 400,
+         "cached_tokens": 200}
+    ])  # fmt: skip
+    report = memory.report()
+    told = "Engine counters say 50.0 % of 400 prompt tokens (all routes)."
+    assert words.engine_words(report) == told
+    assert report.engine_reported_prompt_tokens == 400
+    assert report.headline.token_hit_ratio == pytest.approx(0.9)
 
 
 def test_t58_a_week_without_traffic_has_no_ratio(engines: Memory) -> None:
