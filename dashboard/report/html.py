@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from dashboard.report import charts, words
-from dashboard.report.html_parts import document, gaps, quiet, section
+from dashboard.report.html_parts import document, gaps, next_step, quiet, section
 from dashboard.report.html_sections import SECTIONS
 from dashboard.report.markup import Markup, bdi, joined, tag
 from dashboard.report.week import Change, Mover, WeekReport
@@ -52,7 +52,7 @@ def _figures(report: WeekReport) -> Markup | None:
         tag(
             "div", tag("div", figure.label, class_="label"),
             tag("div", figure.value, class_="value"),
-            tag("div", figure.note, class_="quiet"), class_="figure",
+            tag("div", figure.note, next_step(figure.step), class_="quiet"), class_="figure",
         )
         for figure in words.figures(report)
     ]  # fmt: skip

@@ -65,8 +65,12 @@ def quiet(text: str) -> Markup:
 def gaps(report: WeekReport, name: str) -> Markup | None:
     """What is missing from a section and the step to it; None where nothing is."""
     found = [
-        tag("div", gap.what, joined(" Next: ", tag("code", gap.step)) if gap.step else None,
-            class_="missing")
+        tag("div", gap.what, next_step(gap.step), class_="missing")
         for gap in report.missing_of(name)
-    ]  # fmt: skip
+    ]
     return joined(*found) if found else None
+
+
+def next_step(step: str) -> Markup | None:
+    """The command behind a sentence of what is missing; None for none."""
+    return joined(" Next: ", tag("code", step)) if step else None

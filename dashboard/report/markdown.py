@@ -10,6 +10,7 @@ from dashboard.report.markdown_parts import (
     bullets,
     escaped,
     gaps,
+    next_step,
     table,
     titled,
     together,
@@ -35,8 +36,10 @@ def _page_one(report: WeekReport) -> Iterator[str]:
                 (words.engine_words(report), words.response_cache_words(report)))  # fmt: skip
     yield gaps(report, "headline")
     if report.headline.token_hit_ratio is not None:
-        yield bullets(f"{figure.label}: {figure.value}. {figure.note}"
-                    for figure in words.figures(report))  # fmt: skip
+        yield "\n".join(
+            f"- {escaped(f'{figure.label}: {figure.value}. {figure.note}')}{next_step(figure.step)}"
+            for figure in words.figures(report)
+        )
         yield escaped(words.NOT_ADDED)
     yield titled("### Can it be trusted?", bullets(words.trust_lines(report)))
     if any(point.token_hit_ratio is not None for point in report.weeks):

@@ -28,9 +28,12 @@ def bullets(lines: Iterable[str], mark: str = "-") -> str:
 
 def gaps(report: WeekReport, name: str) -> str:
     found = report.missing_of(name)
-    return "\n".join(
-        f"> {escaped(gap.what)}{f' Next: `{gap.step}`' if gap.step else ''}" for gap in found
-    )
+    return "\n".join(f"> {escaped(gap.what)}{next_step(gap.step)}" for gap in found)
+
+
+def next_step(step: str) -> str:
+    """The command behind a sentence of what is missing; '' for none."""
+    return f" Next: `{step}`" if step else ""
 
 
 def table(columns: Columns[T], rows: Iterable[T]) -> str:

@@ -58,8 +58,8 @@ def _figures(report: WeekReport) -> Iterator[Missing]:
             "billed",
             "Of this week only roll-ups are left, which do not know what was written."
             if report.data.rolled_up
-            else "No model of these rows has a known price.",
-            "" if report.data.rolled_up else "prefixscope query prices   # then set prices.file",
+            else "No model of these rows has a known price: a file named in prices.file tells one.",
+            "" if report.data.rolled_up else "prefixscope query prices",
         )
     if report.freed is None:
         yield Missing(

@@ -25,11 +25,13 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One of the three: what it is, its value, and what to know of it."""
+    """One of the three: what it is, its value, what to know of it, and the command that would tell
+    more; '' for none."""
 
     label: str
     value: str
     note: str
+    step: str = ""
 
 
 def title(report: WeekReport) -> str:
@@ -81,7 +83,7 @@ def _billed(report: WeekReport) -> Figure:
     label = "Billed saving, net of write surcharge"
     made = report.billed
     if made is None:
-        return Figure(label, "–", _why_not(report, "billed"))
+        return _not_told(report, label, "billed")
     note = (
         f"{percent(made.priced_ratio)} of the prompt tokens have a price; input cost "
         f"{usd(made.input_usd)}, of which {usd(made.write_surcharge_usd)} write surcharge"
@@ -94,7 +96,7 @@ def _freed(report: WeekReport) -> Figure:
     label = "Prefill avoided (estimate)"
     made = report.freed
     if made is None:
-        return Figure(label, "–", _why_not(report, "freed"))
+        return _not_told(report, label, "freed")
     worth = "" if made.freed_usd is None else f" Freed, not saved: worth {usd(made.freed_usd)}."
     unknown = (
         f" {whole(made.unknown_speed_tokens)} more tokens have no known speed."
@@ -114,7 +116,7 @@ def _ttft(report: WeekReport) -> Figure:
     label = "First token, hit and miss at equal prompt length"
     made = report.ttft
     if made is None:
-        return Figure(label, "–", _why_not(report, "ttft"))
+        return _not_told(report, label, "ttft")
     sooner = made.hit_seconds / made.miss_seconds - 1 if made.miss_seconds > 0 else None
     return Figure(
         label,
@@ -125,9 +127,9 @@ def _ttft(report: WeekReport) -> Figure:
     )
 
 
-def _why_not(report: WeekReport, section: str) -> str:
+def _not_told(report: WeekReport, label: str, section: str) -> Figure:
     gaps = report.missing_of(section) or report.missing_of("headline")
-    return " ".join(f"{gap.what}{f' Next: {gap.step}' if gap.step else ''}" for gap in gaps[:1])
+    return Figure(label, "–", gaps[0].what, gaps[0].step) if gaps else Figure(label, "–", "")
 
 
 def trust_lines(report: WeekReport) -> tuple[str, ...]:

@@ -49,8 +49,12 @@ def missing(report: WeekReport, section: str) -> None:
     """What a section cannot say, and the step that would change it."""
     for gap in report.missing_of(section):
         st.caption(gap.what)
-        if gap.step:
-            st.code(gap.step, language="shell")
+        _next_step(gap.step)
+
+
+def _next_step(step: str) -> None:
+    if step:
+        st.code(step, language="shell", wrap_lines=True)
 
 
 def _marks(report: WeekReport) -> None:
@@ -78,6 +82,7 @@ def _figures(report: WeekReport) -> None:
         with column:
             tile(figure.label, figure.value, figure.note)
             st.caption(figure.note)
+            _next_step(figure.step)
     st.caption(words.NOT_ADDED)
 
 

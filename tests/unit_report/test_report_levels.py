@@ -4,6 +4,7 @@ roll-ups, thousands of templates."""
 import pytest
 
 from dashboard.report import FORMATS, WeekReport, render, summary, words
+from dashboard.report.markdown_parts import escaped
 from tests.unit_report.conftest import Memory, at, same
 
 
@@ -59,6 +60,9 @@ def test_one_hour_of_one_tenant(memory: Memory) -> None:
     assert "nothing to compare with in the week before" not in report.headline.sentence
     assert sections_missing(report)["ttft"] == ""
     assert "partial week" in render(report, "html").decode()
+    why = "No model of these rows has a known price: a file named in prices.file tells one."
+    assert f"{why} Next: <code>prefixscope query prices</code>" in render(report, "html").decode()
+    assert f"{escaped(why)} Next: `prefixscope query prices`" in render(report, "md").decode()
 
 
 @pytest.fixture(scope="module")

@@ -73,6 +73,8 @@ def test_the_page_tells_what_the_report_tells(
         "Data quality", "Definitions",
     ]  # fmt: skip
     assert tile(app, "Prefill avoided (estimate)")[0] == "–"  # six requests tell no speed
+    assert "Next:" not in told
+    assert "prefixscope query prices" in [code.value for code in app.code]
     asked = len(exporter.asked)
     app.run()
     assert len(exporter.asked) == asked, "the same answers serve every reader"
