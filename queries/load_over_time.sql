@@ -12,16 +12,16 @@ columns:
   running_requests: {type: DOUBLE, unit: requests, meaning: "Mean number running, all replicas; NULL if basis is log."}
   waiting_requests: {type: DOUBLE, unit: requests, meaning: "Mean number waiting, all replicas; NULL if basis is log."}
   kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "KV share held by running requests, weighted by capacity; NULL if basis is log."}
-  basis: {type: VARCHAR, unit: name, meaning: "engine, or log where engines count no prompt tokens or the filters name what they do not know."}
+  basis: {type: VARCHAR, unit: name, meaning: "engine, or log where engines count no prompt tokens, were watched for so little of the window that more came outside that time, or the filters name what they do not know."}
 */
-WITH basis AS (
+WITH watched AS (
     SELECT
-        CASE
-            WHEN count(*) > 0 AND coalesce(
-                getvariable('route'), getvariable('template'), getvariable('tenant')
-            ) IS NULL THEN 'engine'
-            ELSE 'log'
-        END AS basis
+        min(coalesce(since, ts)) AS begun,
+        max(ts) AS ended,
+        sum(
+            prompt_tokens
+            * overlap_share(since, ts, getvariable('since'), getvariable('until'))
+        ) AS prompt_tokens
     FROM engine_traffic
     WHERE
         prompt_tokens IS NOT NULL
@@ -30,14 +30,36 @@ WITH basis AS (
         AND matches(replica, getvariable('replica'))
 ),
 
-logged AS (
+asked AS (
     SELECT ts, kept_as, prompt_tokens, reported_prompt_tokens, cached_tokens
     FROM asked_traffic(
         NULL, getvariable('since'), getvariable('until'),
         getvariable('model'), getvariable('replica'), getvariable('route'),
         getvariable('template'), getvariable('tenant')
-    ), basis
-    WHERE basis = 'log'
+    )
+),
+
+-- What came before the engines were watched, or after: rows of the last minutes are only not sampled
+-- yet.
+unwatched AS (
+    SELECT total(asked.prompt_tokens) AS prompt_tokens
+    FROM asked, watched
+    WHERE asked.ts < begun OR asked.ts >= ended + INTERVAL 5 MINUTE
+),
+
+basis AS (
+    SELECT
+        CASE
+            WHEN watched.prompt_tokens >= unwatched.prompt_tokens AND coalesce(
+                getvariable('route'), getvariable('template'), getvariable('tenant')
+            ) IS NULL THEN 'engine'
+            ELSE 'log'
+        END AS basis
+    FROM watched, unwatched
+),
+
+logged AS (
+    SELECT asked.* FROM asked, basis WHERE basis = 'log'
 ),
 
 step AS (
