@@ -18,7 +18,8 @@ class Gain:
     """Prefill seconds that each saves; less than 0 where it costs more. They add up to `off` less
     `best` over requests that all of these arms served.
 
-    `best`: the arm of the best router, with mended prompts where these were tried (`has_layout`).
+    `best`: the arm of the best router, with mended prompts where these take less prefill
+    (`has_layout`).
     """
 
     best: str
@@ -52,7 +53,8 @@ def mended(arm: Arm) -> Arm:
 
 def gain(outcomes: Mapping[Arm, Outcome], which: Flags) -> Gain | None:
     """Caching: off → round robin. Routing: round robin → the best router. Layout: that → the same
-    with mended prompts, 0 without this arm. None where `best_routed` finds none."""
+    with mended prompts, 0 where this arm is not there or takes no less. None where `best_routed`
+    finds none."""
     best = best_routed(outcomes, which)
     if best is None:
         return None
@@ -60,6 +62,8 @@ def gain(outcomes: Mapping[Arm, Outcome], which: Flags) -> Gain | None:
     chosen = [outcomes[arm] for arm in (_OFF, _PLAIN, best, last)]
     took = which & ~np.any([each.refused for each in chosen], axis=0)
     off, plain, routed, laid_out = (_prefill_seconds(each, took) for each in chosen)
+    if laid_out >= routed:
+        last, laid_out = best, routed
     return Gain(last.name, off - plain, plain - routed, routed - laid_out, last != best)
 
 

@@ -3,7 +3,7 @@
 from dashboard.figures.numbers import UNKNOWN, percent, seconds
 from dashboard.replayed.rows import compared, gpu_seconds
 from replay import gain_words
-from replay.arms import PLAIN, arm_named
+from replay.arms import MENDED, PLAIN, arm_named
 from replay.counted import counted
 from replay.differences import PREFILL, Difference
 from replay.experiment import Experiment
@@ -36,6 +36,8 @@ def answer(found: Experiment, gpus: int) -> str:
         changes = _changes(found, gpus, found.gain.best, router, found.gain.layout_seconds)
         # Nothing but hashes is known of what would be moved.
         lines.append(f"Mending the layout of prompts would then, at best, {changes}.")
+    elif any(arm.traffic == MENDED and arm.router == router for arm in found.arms):
+        lines.append(f"Mending the layout of prompts saves no prefill beside {router}.")
     return " ".join([*(lines or [_most_found(found)]), *_sooner(found)])
 
 

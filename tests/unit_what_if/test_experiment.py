@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dashboard.replayed.words import answer
 from replay.arms import ROUTER_ARMS, Arm, NotAnArm, arm_named
 from replay.clock import USUAL_HOST, Clock, Tier
 from replay.experiment import experiment
+from replay.gain import Gain
+from replay.gain_words import split_words
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.routers import Router
@@ -243,6 +246,22 @@ def test_the_gain_of_layout_is_that_of_the_best_router_with_mended_prompts() -> 
     gain = found.gain
     assert (gain.caching_seconds, gain.routing_seconds) == (0, 0)
     assert gain.layout_seconds == pytest.approx(0.008)
+
+
+def test_mended_prompts_that_take_more_are_not_the_best_arm() -> None:
+    """The reverse: what all shared is gone, so that round robin alone computes half as much."""
+    told = Recorded(
+        prompts=prompts_of([(4, [0])] * 4, 4), mended=prompts_of([(4, [n]) for n in range(4)], 4)
+    )
+    found = experiment(told, replace(SETTING, arms=(Arm(caches=False), Arm())))
+    by_arm = {each.arm: each.prefill_seconds or 0.0 for each in found.results}
+    assert by_arm["round-robin"] == pytest.approx(0.008)
+    assert by_arm["mended"] == pytest.approx(0.016)
+    assert found.gain == Gain("round-robin", pytest.approx(0.008), 0, 0)
+    assert split_words(found, 1) == (
+        "Saved by round-robin: caching 0.01 + routing 0 = 0.01 GPU-seconds of prefill."
+    )
+    assert "Mending the layout of prompts saves no prefill beside round-robin." in answer(found, 1)
 
 
 @settings(max_examples=20, deadline=None)
