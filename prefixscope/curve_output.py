@@ -134,10 +134,10 @@ def _of_unlimited(curve: "Curve", blocks: int) -> float | None:
     return curve.tokens_at(blocks) / best if best else None
 
 
+_SIZE = ("capacity_blocks", formatter("capacity_blocks"))
 _COLUMNS: tuple[Column, ...] = tuple(
     (heading, name, formatter(name))
     for heading, name in (
-        ("capacity in blocks", "capacity_blocks"),
         ("tokens", "capacity_tokens"),
         ("GiB", "capacity_gib"),
         ("token hit ratio", "token_hit_ratio"),
@@ -151,7 +151,9 @@ def print_curve(shown: CurveShown, sizes: Sequence[int]) -> None:
     """A line a capacity, those of each group, and which memory is worth it in a sentence."""
     console = terminal()
     rows = shown.rows(sizes)
-    print_rows(console, [column for column in _COLUMNS if column[1] in rows[0]], rows)
+    size: Column = (f"capacity in blocks of {counted(shown.block_tokens, 'token')}", *_SIZE)
+    told = [column for column in _COLUMNS if column[1] in rows[0]]
+    print_rows(console, [size, *told], rows)
     if shown.by is not None:
         _print_groups(console, shown, sizes, shown.by)
     for line in _words(shown):

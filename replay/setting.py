@@ -48,6 +48,8 @@ class Setting:
         memory = "never full"
         if self.capacity_blocks is not None:
             memory = f"of {counted(self.capacity_blocks, 'block')}"
+            if self.rule.block_tokens:
+                memory += f" of {counted(self.rule.block_tokens, 'token')}"
         fleet = counted(self.replicas, "replica", "replicas alike")
         words = [self.rule.words(), f"{fleet}, memory {memory}"]
         if self.cache == "radix":

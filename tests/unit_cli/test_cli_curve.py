@@ -53,6 +53,7 @@ def test_gib_and_what_the_next_one_wins(cli: Cli, tmp_path: Path) -> None:
 
 def test_the_table_says_where_more_memory_wins_nothing(cli: Cli, tmp_path: Path) -> None:
     done = cli("curve", trace(tmp_path), "--rule", "partial")
+    assert "capacity in blocks of 512 tokens" in " ".join(done.out.split())
     assert "From 4 blocks on more memory wins nothing" in done.out
     assert "An upper bound" in done.out
     csv = cli("curve", trace(tmp_path), "--output", "csv").out.splitlines()

@@ -93,7 +93,7 @@ def test_untimed_is_labelled_an_upper_bound(cli: Cli, tmp_path: Path) -> None:
         "replay", trace(tmp_path), "--untimed", "--capacity-tokens", "600", "--replicas", "1"
     )
     assert "an upper bound" in done.out
-    assert "memory of 1 block" in done.out
+    assert "memory of 1 block of 512 tokens" in done.out
     assert "TTFT" not in done.out
 
 
