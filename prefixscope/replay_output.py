@@ -105,8 +105,9 @@ def print_experiment(told: Told, by: str | None) -> None:
     console, found = terminal(), told.found
     for source in told.sources:
         console.print(f"Begins with: {source}", style="dim", markup=False)
-    for word in found.setting.words():
-        console.print(f"Assumed: {word}", style="dim", markup=False)
+    for name, word in found.setting.named_words():
+        how = "Given" if name in found.setting.given else "Assumed"
+        console.print(f"{how}: {word}", style="dim", markup=False)
     if any(arm.traffic == MENDED for arm in found.arms):
         for word in found.mended_words:
             console.print(f"Mended: {printable(word)}", style="dim", markup=False)

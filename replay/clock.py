@@ -38,22 +38,28 @@ class Clock:
 
     def words(self) -> list[str]:
         """What is assumed, a line each."""
+        return [words for _, words in self.named_words()]
+
+    def named_words(self) -> list[tuple[str, str]]:
+        """The same, each behind the name of the field it is of."""
         speed = self.prefill_tokens_per_second
         # More digits would be those of a median or a fit.
         overhead = round(self.prefill_overhead_seconds * 1e3, 2)
         decode = round(self.decode_seconds_per_token * 1e3, 2)
-        order, step = "one prompt after the other", "each"
+        order, step = "one prompt after the other", "prompt"
         if self.batched_tokens is not None:
-            order, step = f"up to {self.batched_tokens:,} tokens of prompts at once", "each step"
+            order, step = f"up to {self.batched_tokens:,} tokens of prompts at once", "step"
         return [
-            (f"prefill of {speed:,.0f} tokens/s a replica, {order}, "
-             f"{overhead:g} ms beside that for {step}"),
-            (f"decode of {decode:g} ms a token, which holds memory, is held up by prefill on the "
-             "same replica, and does not slow it"),
-            (f"at most {counted(self.most_running, 'request runs', 'requests run')} at once, "
-             "each with memory for all of its "
-             "prompt and answer"),
-            self._knowledge(),
+            ("prefill_tokens_per_second", f"prefill of {speed:,.0f} tokens/s a replica"),
+            ("batched_tokens", f"prefill takes {order}"),
+            ("prefill_overhead_seconds", f"{overhead:g} ms of prefill beside that for each {step}"),
+            ("decode_seconds_per_token",
+             (f"decode of {decode:g} ms a token, which holds memory, is held up by prefill on the "
+              "same replica, and does not slow it")),
+            ("most_running",
+             (f"at most {counted(self.most_running, 'request runs', 'requests run')} at once, "
+              "each with memory for all of its prompt and answer")),
+            ("summary_lag_seconds", self._knowledge()),
         ]  # fmt: skip
 
     def _knowledge(self) -> str:

@@ -25,7 +25,8 @@ class Setting:
     `warm_up_requests`: the first ones, which are in no figure. `token_bytes`: of KV, where known.
     `cache`: blocks by least recent use (vLLM), or a radix tree that loses whole leaves (SGLang).
     `clients`: each sends its next request when its last one ends; None: as recorded.
-    `has_sessions`: whether requests name any.
+    `has_sessions`: whether requests name any. `given`: what of it a person said, by the names that
+    `named_words` has.
     """
 
     arms: tuple[Arm, ...]
@@ -42,36 +43,43 @@ class Setting:
     cache: Cache = "blocks"
     clients: int | None = None
     has_sessions: bool = True
+    given: frozenset[str] = frozenset()
 
     def words(self) -> list[str]:
-        """What is assumed, a line each."""
+        """What is given or assumed, a line each."""
+        return [words for _, words in self.named_words()]
+
+    def named_words(self) -> list[tuple[str, str]]:
+        """The same, each behind the name of the field it is of, here, of the clock or of the
+        router; '' where it is of none."""
         memory = "never full"
         if self.capacity_blocks is not None:
             memory = f"of {counted(self.capacity_blocks, 'block')}"
             if self.rule.block_tokens:
                 memory += f" of {counted(self.rule.block_tokens, 'token')}"
+            memory += " a replica"
         fleet = counted(self.replicas, "replica", "replicas alike")
-        words = [self.rule.words(), f"{fleet}, memory {memory}"]
+        words = [("rule", self.rule.words()), ("replicas", fleet),
+                 ("capacity_blocks", f"memory {memory}")]  # fmt: skip
         if self.cache == "radix":
-            words.append(
-                "each replica keeps a radix tree, of which whole leaves are lost at a time"
-            )
-        words += [ORDER_ALONE] if self.clock is None else self.clock.words()
-        words += [tier.words() for tier in self.tiers if self.clock]
+            tree = "each replica keeps a radix tree, of which whole leaves are lost at a time"
+            words.append(("cache", tree))
+        words += [("", ORDER_ALONE)] if self.clock is None else self.clock.named_words()
+        words += [("tiers", tier.words()) for tier in self.tiers if self.clock]
         if self.lifetime_seconds is not None:
-            words.append(f"idle blocks are kept for {self.lifetime_seconds:g} s")
-        words += [*self._words_of_routers(), *self._words_of_arms()]
+            kept = f"idle blocks are kept for {self.lifetime_seconds:g} s"
+            words.append(("lifetime_seconds", kept))
+        words += [*self._words_of_routers(), *(("", each) for each in self._words_of_arms())]
         if self.clients is not None and self.clock:
-            words.append(f"clients: {self.clients}, each of which sends its next request when its "
-                         "last one ends, whatever the recorded times")  # fmt: skip
+            each = (f"clients: {self.clients}, each of which sends its next request when its last "
+                    "one ends, whatever the recorded times")  # fmt: skip
+            words.append(("clients", each))
         if self.warm_up_requests:
-            words.append(
-                f"the first {counted(self.warm_up_requests, 'request warms', 'requests warm')} "
-                "the caches only"
-            )
+            warm = counted(self.warm_up_requests, "request warms", "requests warm")
+            words.append(("warm_up_requests", f"the first {warm} the caches only"))
         return words
 
-    def _words_of_routers(self) -> list[str]:
+    def _words_of_routers(self) -> list[tuple[str, str]]:
         """By what those of the arms go that have settings."""
         used, router = {arm.router for arm in self.arms if arm.caches}, self.router
         load = "requests under way" if router.counts_requests else "tokens to be computed"
@@ -79,17 +87,17 @@ class Setting:
             load = "tokens computed so far"
         words = []
         if used & {"sticky", "session", "bounded-load"}:
-            words.append(
-                f"sticky keys are the first {counted(router.prefix_blocks, 'block')} of a prompt"
-            )
+            keys = f"sticky keys are the first {counted(router.prefix_blocks, 'block')} of a prompt"
+            words.append(("prefix_blocks", keys))
         if used & {"least-loaded", "scored", "longest-prefix"}:
             taken = "they take turns" if router.takes_turns else "the first one is taken"
-            words.append(f"where replicas are alike to a router, {taken}")
+            words.append(("takes_turns", f"where replicas are alike to a router, {taken}"))
         if "bounded-load" in used:
-            words.append(f"bounded-load passes replicas above {router.slack:g} × the mean load "
-                         f"({load})")  # fmt: skip
+            passes = f"bounded-load passes replicas above {router.slack:g} × the mean load ({load})"
+            words.append(("slack", passes))
         if "scored" in used:
-            words.append(f"scored goes by uncached tokens + {router.load_weight:g} × load ({load})")
+            scored = f"scored goes by uncached tokens + {router.load_weight:g} × load ({load})"
+            words.append(("load_weight", scored))
         return words
 
     def _words_of_arms(self) -> list[str]:

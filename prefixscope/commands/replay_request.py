@@ -32,6 +32,28 @@ _ABSURD_LOAD = 50.0
 # A busy hour in units a thousand times as long; a fleet may also be as idle as that.
 _IDLE_RATIO, _LONG_SECONDS = 1e-3, 2 * 86_400.0
 _REPLICAS = 4
+# What an option says, by the name that the words of a setting have for it.
+_GIVEN = {
+    "rule": "rule",
+    "replicas": "replicas",
+    "capacity_blocks": "capacity_blocks",
+    "capacity_tokens": "capacity_blocks",
+    "cache": "cache",
+    "prefill_speed": "prefill_tokens_per_second",
+    "prefill_overhead": "prefill_overhead_seconds",
+    "batched_tokens": "batched_tokens",
+    "decode_time": "decode_seconds_per_token",
+    "most_running": "most_running",
+    "summary_lag": "summary_lag_seconds",
+    "tier_texts": "tiers",
+    "lifetime": "lifetime_seconds",
+    "clients": "clients",
+    "warm_up": "warm_up_requests",
+    "prefix_blocks": "prefix_blocks",
+    "ties": "takes_turns",
+    "slack": "slack",
+    "load_weight": "load_weight",
+}
 # Options that need a clock, by the name of what they set.
 _TIMED = {
     "tier_texts": "--tier",
@@ -118,10 +140,17 @@ class Request:
     @property
     def timed_options(self) -> list[str]:
         """Options that were said and mean something with a clock alone."""
-        unsaid = {field.name: field.default for field in fields(self)}
-        return [
-            option for name, option in _TIMED.items() if getattr(self, name) != unsaid[name]
-        ]  # fmt: skip
+        return [option for name, option in _TIMED.items() if name in self._said]
+
+    @property
+    def given(self) -> frozenset[str]:
+        """What a setting has from the person: a value that nobody said may be the same."""
+        return frozenset(name for option, name in _GIVEN.items() if option in self._said)
+
+    @property
+    def _said(self) -> set[str]:
+        """The options that differ from what is taken where nothing is said."""
+        return {each.name for each in fields(self) if getattr(self, each.name) != each.default}
 
     @property
     def mends(self) -> bool:
@@ -200,6 +229,7 @@ def setting_of(request: Request, recorded: "Recorded", measured: "Calibration | 
         cache=request.cache.value,
         clients=request.clients,
         has_sessions=recorded.sessions is not None,
+        given=request.given,
     )
     if clock is not None and request.clients is None:
         _check_load(recorded, clock, setting.replicas, bool(request.traces))

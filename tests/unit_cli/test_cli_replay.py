@@ -47,7 +47,11 @@ def test_the_table_ends_with_what_it_comes_to(cli: Cli, tmp_path: Path) -> None:
     """Two replicas of two GPUs, so that 1.024 s saved count twice; 3 s of traffic tell no day."""
     done = cli("replay", trace(tmp_path), "--replicas", "2", "--rule", "partial",
                "--prefill-speed", "1000", "--gpus", "2")  # fmt: skip
-    assert "Assumed: prefill of 1,000 tokens/s a replica" in done.out
+    for said in ("prefill of 1,000 tokens/s a replica", "2 replicas alike",
+                 "blocks, the last one may be partial: blocks of 512 tokens"):  # fmt: skip
+        assert f"Given: {said}" in done.out
+    for unsaid in ("memory never full", "prefill takes one prompt after the other", "decode of"):
+        assert f"Assumed: {unsaid}" in done.out
     assert "Caching makes no difference." in done.out
     assert "Routing by sticky saves 2.05 GPU-seconds of prefill beside round-robin." in done.out
     assert "Saved by sticky: caching 0 + routing 2.05 = 2.05 GPU-seconds" in done.out
