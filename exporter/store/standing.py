@@ -28,7 +28,6 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 # What is mapped leaves at once.
 _NO_BUFFER = "SET streaming_buffer_size = '1B'"
-_MARK = pa.record_batch([[-1], [0], ["{}"]], schema=SCHEMA)
 # Readings kept at a time: each source that sends small batches has one.
 _KEPT = 16
 
@@ -128,8 +127,9 @@ class StandingReading:
 
     def _lines(self) -> Iterator[pa.RecordBatch]:
         """What waits, else a mark."""
+        mark = pa.record_batch([[-1], [0], ["{}"]], schema=SCHEMA)
         while True:
-            yield self._waiting.popleft() if self._waiting else _MARK
+            yield self._waiting.popleft() if self._waiting else mark
 
     def _running(self, statement: str) -> str:
         """A filter would hold small chunks back, but none that has a list, as `flags` is one."""

@@ -237,7 +237,7 @@ def test_t24_a_cache_that_slept_is_a_reset(pages: Pages) -> None:
     pages.counted(MONDAY, 0.7)
     pages.page(MONDAY, 0.0, awake=False)
     row = pages.judge()
-    assert (row["is_drop"], row["class"], row["evidence"]) == (True, "reset", "1 resets, usually 0")
+    assert (row["is_drop"], row["class"], row["evidence"]) == (True, "reset", "1 reset, usually 0")
 
 
 def test_t24_a_clear_told_by_events_is_a_reset(pages: Pages) -> None:

@@ -99,7 +99,7 @@ def test_a_broken_list_keeps_the_last_good_one_and_says_so(
     (message,) = discovery.errors.values()
     assert says in message
     assert "targets.json" in message
-    assert "keeping the last 1 targets" in message
+    assert "keeping the last 1 target)" in message
     assert "targets.json" in caplog.text
     assert "\n" not in message
     with caplog.at_level(logging.INFO):
