@@ -212,7 +212,7 @@ def _words(shown: CurveShown) -> list[str]:
     most = found.blocks_for(_NEARLY_ALL)
     nothing_more = (
         f"From {counted(found.enough_blocks, 'block')}{each} on more memory wins nothing; "
-        f"{most:,} win "
+        f"{most:,} {'wins' if most == 1 else 'win'} "
         f"{_NEARLY_ALL:.0%} of that. An upper bound: requests in their order, without a clock."
     )
     return [*_words_of_worth(shown, each), nothing_more]
@@ -229,9 +229,10 @@ def _words_of_worth(shown: CurveShown, each: str) -> list[str]:
     if to_there is None or to_all is None:
         per, unit = 1000.0, "blocks"
         to_there, to_all = float(knee), float(enough)
+    wins = "wins" if (unit, knee) == ("blocks", 1) else "win"
     won, beyond = (100 * float(worth[name] or 0) for name in ("won_ratio", "beyond_ratio"))
     told = (
-        f"The first {_size(to_there, unit)}{each} win {won:.1f} points of the token hit ratio, "
+        f"The first {_size(to_there, unit)}{each} {wins} {won:.1f} points of the token hit ratio, "
         f"{_rate(won / to_there * per, per, unit)}"
     )
     if knee == enough:
@@ -241,7 +242,7 @@ def _words_of_worth(shown: CurveShown, each: str) -> list[str]:
 
 
 def _size(amount: float, unit: str) -> str:
-    return f"{amount:,.0f} {unit}" if unit == "blocks" else f"{amount:,.1f} {unit}"
+    return counted(round(amount), "block") if unit == "blocks" else f"{amount:,.1f} {unit}"
 
 
 def _rate(points: float, per: float, unit: str) -> str:

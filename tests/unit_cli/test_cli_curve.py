@@ -60,6 +60,16 @@ def test_the_table_says_where_more_memory_wins_nothing(cli: Cli, tmp_path: Path)
     assert csv[0] == "capacity_blocks,capacity_tokens,token_hit_ratio,of_unlimited_ratio"
 
 
+def test_one_block_is_no_plural(cli: Cli, tmp_path: Path) -> None:
+    """A block sent twice: the second of 1,024 prompt tokens hits, by memory of one block."""
+    path = tmp_path / "once.jsonl"
+    row = {"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [7]}
+    path.write_text(f"{json.dumps(row)}\n" * 2)
+    told = " ".join(cli("curve", path, "--rule", "partial").out.split())
+    assert "The first 1 block wins 50.0 points" in told
+    assert "From 1 block on more memory wins nothing; 1 wins 95% of that." in told
+
+
 def written(path: Path, *rows: object) -> Path:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return path
