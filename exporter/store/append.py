@@ -127,6 +127,7 @@ class _Append:
         arrived: datetime,
     ) -> None:
         self.store, self.cursor, self.stream, self.arrived = store, cursor, stream, arrived
+        self.may_repeat = True  # the id of a fresh row, as far as it is known without asking
         store.last_batch += 1
         merges = stream.log_format.merges_lines
         joins = len(store.sides) > 1
@@ -141,7 +142,7 @@ class _Append:
         caching_off = eligibility.any_off(self.cursor)
         if caching_off:
             eligibility.mark_fresh(self.cursor, fresh.batch)
-        settled = identity.settle(self.cursor, fresh, look.facts())
+        settled = identity.settle(self.cursor, fresh, look.facts(self.may_repeat))
         delta = CounterDelta()
         if settled.corrected:
             self._correct(delta)
@@ -202,6 +203,7 @@ class _Append:
             lines, rows = lines.filter(doubted), rows.filter(pc.invert(doubted))
         else:
             lines = lines.slice(0, 0)
+            self.may_repeat = pc.count_distinct(rows["request_id"]).as_py() < rows.num_rows
         if rows.num_rows:
             reading.show(self.cursor, _with(rows, batch=self.fresh.batch, arrived=self.arrived))
             self.cursor.execute(self.store.parsed(_INSERT_STANDING.format(reading=reading.name)))
@@ -379,9 +381,9 @@ class _Look(NamedTuple):
     def sides(self) -> set[str]:
         return {side for side in (self.first_side, self.last_side) if side}
 
-    def facts(self) -> Facts:
+    def facts(self, may_repeat: bool) -> Facts:
         untimed = not identity.NO_TIME_FLAGS.isdisjoint(self.flags())
-        return Facts(self.identified, untimed, self.first_ts, self.last_ts)
+        return Facts(self.identified, may_repeat, untimed, self.first_ts, self.last_ts)
 
 
 _LATE = f"NOT ({live.LIVE})"

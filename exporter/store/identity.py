@@ -78,9 +78,10 @@ class Settled:
 @dataclass(frozen=True)
 class Facts:
     """What fresh rows are like, so that common batches need no closer look: how many have an id,
-    whether any may have no time of its own, and the span of them all."""
+    whether two may have the same or any no time of its own, and the span of them all."""
 
     identified: int
+    may_repeat: bool
     untimed: bool
     first_ts: datetime | None
     last_ts: datetime | None
@@ -93,7 +94,7 @@ def settle(cursor: duckdb.DuckDBPyConnection, fresh: Fresh, facts: Facts) -> Set
     """
     if not facts.identified:
         return Settled()
-    repeats = _any_repeated(cursor, fresh)
+    repeats = facts.may_repeat and _any_repeated(cursor, fresh)
     if not repeats and not _any_stored(cursor, fresh, facts):
         return Settled()
     cursor.execute("CREATE OR REPLACE TEMP TABLE settled (position BIGINT, verdict VARCHAR)")

@@ -35,7 +35,7 @@ SCHEMA_VERSION = 1
 
 # Rows and seconds that may gather before roll-ups and counters follow.
 _FOLD_ROWS = 50_000
-_FOLD_SECONDS = 1.0
+_FOLD_SECONDS = 2.0
 
 
 class StoreSettings(BaseModel):
