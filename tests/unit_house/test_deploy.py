@@ -68,6 +68,14 @@ def test_home_is_writable_by_the_user_and_telemetry_is_off() -> None:
     assert any(made in rest for rest in _all("RUN"))
 
 
+def test_the_allocator_is_there_before_programs_are_told_of_it() -> None:
+    words = [word for word, _ in _instructions()]
+    (environment,) = _all("ENV")
+    assert "LD_PRELOAD=libjemalloc.so.2" in environment.split()
+    assert "libjemalloc2" in _all("RUN")[0].split()
+    assert words.index("RUN") < words.index("ENV")
+
+
 def test_health_is_asked_where_it_needs_no_token() -> None:
     (check,) = _all("HEALTHCHECK")
     assert "http://127.0.0.1:9465/-/healthy" in check
