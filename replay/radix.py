@@ -62,11 +62,6 @@ class RadixCache:
         return self._locked + self._own
 
     @property
-    def cached_pages(self) -> int:
-        """Reusable pages that no running request holds."""
-        return self._cached - self._locked
-
-    @property
     def resident_pages(self) -> int:
         """Pages in use: running and cached."""
         return self._cached + self._own

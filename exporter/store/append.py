@@ -205,7 +205,7 @@ class _Append:
             lines = lines.slice(0, 0)
             self.may_repeat = pc.count_distinct(rows["request_id"]).as_py() < rows.num_rows
         if rows.num_rows:
-            reading.show(self.cursor, _with(rows, batch=self.fresh.batch, arrived=self.arrived))
+            reading.show(self.cursor, _stamped(rows, self.fresh.batch, self.arrived))
             self.cursor.execute(self.store.parsed(_INSERT_STANDING.format(reading=reading.name)))
         return lines
 
@@ -408,15 +408,11 @@ _KEEP_OFFSET = """INSERT INTO offsets VALUES ($source, $fingerprint, $end, $line
         lines = greatest(lines, excluded.lines), updated = excluded.updated"""
 
 
-def _with(rows: pa.Table, **values: object) -> pa.Table:
-    """The rows with columns that are the same in each."""
-    for name, value in values.items():
-        column = pa.repeat(pa.scalar(value), rows.num_rows)
-        place = rows.schema.get_field_index(name)
-        rows = (
-            rows.set_column(place, name, column) if place >= 0 else rows.append_column(name, column)
-        )
-    return rows
+def _stamped(rows: pa.Table, batch: int, arrived: datetime) -> pa.Table:
+    """The rows with their batch, and when they really came."""
+    count, place = rows.num_rows, rows.schema.get_field_index("arrived")
+    rows = rows.set_column(place, "arrived", pa.repeat(pa.scalar(arrived), count))
+    return rows.append_column("batch", pa.repeat(pa.scalar(batch), count))
 
 
 @cache

@@ -63,6 +63,23 @@ def test_standing_reading_hands_on_every_row_of_a_batch_and_no_other(store: Stor
     assert len(requests(store)) == sum(number * 300 for number in range(8))
 
 
+def test_rows_that_repeat_one_another_are_settled_in_a_standing_reading_too(store: Store) -> None:
+    """By hand: of four rows of one id one stays with its first attempt and one with its second, one
+    is the first again, and one contradicts it."""
+    stream = Stream("log", NDJSON, "file")
+    for name in "ab":
+        append(store, batch([fine(name)]), stream)
+    row = fine("c")
+    result = append(
+        store, batch([row, row, {**row, "attempt": 2}, {**row, "cached_tokens": 0}]), stream
+    )
+    assert (result.accepted, result.duplicate, result.conflicting) == (2, 1, 1)
+    assert append(store, batch([fine("a"), fine("d")]), stream).duplicate == 1
+    assert [(r["request_id"], r["attempt"]) for r in requests(store)] == [
+        ("a", 1), ("b", 1), ("c", 1), ("c", 2), ("d", 1)
+    ]  # fmt: skip
+
+
 def test_batch_without_a_line_to_hand_on_tells_of_its_bad_lines(store: Store) -> None:
     stream = Stream("log", NDJSON, "file")
     for name in "ab":
