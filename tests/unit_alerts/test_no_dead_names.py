@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -127,22 +128,49 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 served.append(engine)
                 scraped[engine.address] = (job, name)
         lab = Lab(stack.enter_context(_prometheus(folder, scraped)))
-        _wait("scrape of every target", lambda: _up(lab) == len(scraped))
+        _wait("a scrape of every target", lambda: len(_scrapes(lab)) == len(scraped))
         for engine in served:
             engine.position = 1
-        _wait("record of every rule", lambda: not _missing_records(lab))
+        before = _scrapes(lab)
+        # One that was under way may have the page before.
+        _wait("the newer page of every target", lambda: _all_rose(before, _scrapes(lab), by=2))
+        # The first may have begun before that, and one group reads what another made.
+        for _ in range(3):
+            _wait_for_judging(lab)
         yield lab
 
 
-def _up(lab: Lab) -> int:
-    found = lab.ask("query", query="count(up == 1)")["result"]
-    return int(found[0]["value"][1]) if found else 0
+def _scrapes(lab: Lab) -> dict[str, float]:
+    """How many scrapes of each target arrived: a slow machine loses some to their time-out."""
+    found = lab.ask("query", query="sum_over_time(up[1h]) > 0")["result"]
+    return {one["metric"]["instance"]: float(one["value"][1]) for one in found}
+
+
+def _wait_for_judging(lab: Lab) -> None:
+    before = _judged(lab)
+    _wait("judging of every rule", lambda: _all_rose(before, _judged(lab), by=1e-3))
+
+
+def _judged(lab: Lab) -> dict[str, float]:
+    """When the judging of each group of rules that last ended began, as unix seconds. A group with
+    an interval of its own looks back weeks: nothing here waits for it."""
+    groups = [one for one in lab.ask("rules")["groups"] if one["interval"] == 1]
+    return {
+        f"{group['file']} {group['name']}": datetime.fromisoformat(
+            re.sub(r"(\.\d{6})\d+", r"\1", group["lastEvaluation"])
+        ).timestamp()
+        for group in groups
+    }
+
+
+def _all_rose(before: Mapping[str, float], now: Mapping[str, float], by: float) -> bool:
+    return all(now.get(name, 0) >= value + by for name, value in before.items())
 
 
 def _wait(what: str, ready: Callable[[], bool], seconds: float = 120) -> None:
-    """What is still missing then, a test says better."""
     end = time.monotonic() + seconds
-    while not ready() and time.monotonic() < end:
+    while not ready():
+        assert time.monotonic() < end, f"no {what} within {seconds:.0f} s"
         time.sleep(0.3)
 
 
