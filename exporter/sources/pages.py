@@ -1,39 +1,24 @@
 """Recorded metric pages as input: taken in like our own scrapes. `page_files` finds them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
-import duckdb
-
-from exporter.records import EngineSample, ReplicaRole
+from exporter.records import EngineSample
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.reading import UnknownPage, read_page
 from exporter.sources.exposition import NotAMetricsPage
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 from exporter.sources.page_files import RecordedPage, read_pages
 from exporter.store.samples import TargetRow, append_samples, load_targets, upsert_targets
+from exporter.store.store import Store
 
 # Pages per transaction: large enough that writing costs little, small enough for memory.
 BATCH_PAGES = 2000
 # Exemplary messages a summary keeps; the rest is counted.
 KEPT_MESSAGES = 20
-
-
-class PageStore(Protocol):
-    """The part of the store this needs. `key` is the secret of keyed hashes."""
-
-    key: str
-
-    def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """One transaction."""
-
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor to read with."""
 
 
 @dataclass
@@ -66,38 +51,25 @@ class PagesSummary:
 
 
 def ingest_pages(
-    store: PageStore,
-    paths: Iterable[Path],
-    replica: str | None = None,
-    role: ReplicaRole | None = None,
-    interval_seconds: float | None = None,
-    progress: Callable[[int], None] | None = None,
-    labels: PageLabels | None = None,
+    store: Store, paths: Iterable[Path], labels: PageLabels | None = None
 ) -> PagesSummary:
     """Take recorded pages into the store; reading them again adds nothing.
 
-    `replica` names the target instead of its folder. `interval_seconds` is how often the
-    pages were meant to be scraped, so that longer intervals are marked as gaps; without it
-    the usual distance tells. `progress` is called with the number of pages of each batch. `labels`
-    are custom labels of the series with a meaning of their own.
+    A target is named after its folder. `labels` are custom labels of the series with a meaning of
+    their own.
     """
     pages = list(read_pages(paths))
-    if replica is not None:
-        pages = [replace(page, target=replica) for page in pages]
-        pages.sort(key=lambda page: page.scraped_unix)
     summary = PagesSummary()
     known = load_targets(store.cursor())
     labels = replace(labels or PageLabels(), hash_key=store.key)
     for target, own in groupby(pages, key=lambda page: page.target):
-        who = TargetIdentity(target, target, role, interval_seconds, "file")
+        who = TargetIdentity(target, target, origin="file")
         intake = PageIntake(who, known.get(target), summary, labels)
         for batch in _batches(list(own)):
             samples = [sample for page in batch for sample in intake.take(page)]
             with store.write() as cursor:
                 append_samples(cursor, samples)
                 upsert_targets(cursor, intake.rows())
-            if progress is not None:
-                progress(len(batch))
     return summary
 
 

@@ -11,10 +11,8 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
@@ -38,6 +36,7 @@ from exporter.store.samples import (
     remove_targets,
     upsert_targets,
 )
+from exporter.store.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -74,18 +73,6 @@ class ScrapeSettings(BaseModel):
         return FetchLimits(self.connect_timeout_seconds, deadline, self.max_body_bytes)
 
 
-class ScrapeStore(Protocol):
-    """The part of the store this needs. `key` is the secret of keyed hashes."""
-
-    key: str
-
-    def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """One transaction."""
-
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor to read with."""
-
-
 class Scraper:
     """Polls targets until stopped. `scrape_once` polls each once, for tests and one-shot use.
 
@@ -94,7 +81,7 @@ class Scraper:
 
     def __init__(
         self,
-        store: ScrapeStore,
+        store: Store,
         settings: ScrapeSettings,
         on_samples: Callable[[Sequence[EngineSample]], None] | None = None,
         on_replicas: Callable[[set[str]], None] | None = None,

@@ -131,13 +131,6 @@ def test_openmetrics_files_without_an_index_are_known_by_their_end_mark(
     assert ingest_pages(store, [folder]).pages == 1
 
 
-def test_the_replica_can_be_named(store: Store, tmp_path: Path) -> None:
-    record(tmp_path / "a", [page(0), page(10)])
-    ingest_pages(store, [tmp_path / "a"], replica="gpu-7", role="prefill")
-    found = store.cursor().execute("SELECT DISTINCT target, replica, role FROM engine_samples")
-    assert found.fetchall() == [("gpu-7", "gpu-7", "prefill")]
-
-
 def test_several_folders_below_one_are_several_targets(store: Store, tmp_path: Path) -> None:
     record(tmp_path / "all" / "a-metrics", [page(0), page(1)])
     record(tmp_path / "all" / "b-metrics", [page(0), page(2)])

@@ -6,10 +6,8 @@ samples: after a crash the next run goes on from there.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
-import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.records import EngineSample, ReplicaRole
@@ -23,6 +21,7 @@ from exporter.sources.prometheus.pages import DOWN
 from exporter.store import backfills
 from exporter.store.backfills import Filled, Span, free_spans
 from exporter.store.samples import TargetRow, append_samples, load_targets
+from exporter.store.store import Store
 
 # Until 2100, as far as times of pages go.
 _LATEST_UNIX = 4_102_444_800.0
@@ -89,22 +88,10 @@ class Taken(_Message):
     seen: Moment | None = None
 
 
-class HistoryStore(Protocol):
-    """The part of the store this needs. `key` is the secret of keyed hashes."""
-
-    key: str
-
-    def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """One transaction."""
-
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor to read with."""
-
-
 class History:
     """Plans and takes history. `targets` are the settings that name what we scrape ourselves."""
 
-    def __init__(self, store: HistoryStore, targets: TargetSettings) -> None:
+    def __init__(self, store: Store, targets: TargetSettings) -> None:
         self._store = store
         self._settings = targets
         self._naming = Naming(targets)

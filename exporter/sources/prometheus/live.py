@@ -9,9 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import duckdb
 
@@ -36,6 +34,7 @@ from exporter.store.samples import (
     remove_targets,
     upsert_targets,
 )
+from exporter.store.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -51,18 +50,6 @@ CONTINUED_WITHIN_SECONDS = 86_400.0
 CATCH_UP_SECONDS = 1_800.0
 FIRST_SECONDS = 300.0
 SHORTEST_SECONDS = 30.0
-
-
-class LiveStore(Protocol):
-    """The part of the store this needs. `key` is the secret of keyed hashes."""
-
-    key: str
-
-    def write(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """One transaction."""
-
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor to read with."""
 
 
 @dataclass
@@ -83,7 +70,7 @@ class PrometheusSource:
 
     def __init__(
         self,
-        store: LiveStore,
+        store: Store,
         settings: PrometheusSourceSettings,
         targets: TargetSettings,
         on_samples: Callable[[Sequence[EngineSample]], None] | None = None,
