@@ -4,7 +4,9 @@ Tokens that another replica had computed say what a router could win at best. Wh
 stands beside: who sends everything to where it was loads replicas unevenly.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,21 +16,20 @@ from replay.known_blocks import numbered, within
 from replay.traffic import Flags, Numbers, Traffic
 
 
-@dataclass(frozen=True)
+@dataclass
 class Routing:
     """Sums over requests whose cached tokens are known, and blocks over all of them.
 
     `routed_tokens`: another live replica had computed them. `different_blocks` and
-    `placed_blocks`: different blocks of prompts, and different pairs of block and replica.
-    `replicas`: those that served a request, and `computed_tokens` of each.
+    `placed_blocks`: different blocks of prompts, and different pairs of block and replica,
+    wherever they are lost since. `computed_tokens`: of each replica that served a request.
     """
 
-    prompt_tokens: int
-    routed_tokens: int
-    different_blocks: int
-    placed_blocks: int
-    replicas: Numbers
-    computed_tokens: Numbers
+    prompt_tokens: int = 0
+    routed_tokens: int = 0
+    different_blocks: int = 0
+    placed_blocks: int = 0
+    computed_tokens: Counter[str] = field(default_factory=Counter)
 
     @property
     def routed_ratio(self) -> float | None:
@@ -43,25 +44,21 @@ class Routing:
     @property
     def imbalance_ratio(self) -> float | None:
         """How uneven the replicas were; None where nothing was computed."""
-        return imbalance_ratio(self.computed_tokens)
+        return imbalance_ratio(np.array(list(self.computed_tokens.values()), np.int64))
 
-
-def routing(traffic: Traffic, causes: Causes, of: Flags | None = None) -> Routing:
-    """The figures of one fleet. `causes` are those of this traffic; `of`: of these requests only,
-    say of one model, and of the replicas that served any of them."""
-    picked = np.ones(len(traffic), np.bool_) if of is None else of
-    known = causes.reported & picked
-    computed = (causes.prompt_tokens - causes.cached_tokens)[known]
-    replicas, replica = np.unique(_replicas(traffic)[known], return_inverse=True)
-    different, placed = copies(traffic, picked)
-    return Routing(
-        prompt_tokens=int(causes.prompt_tokens[known].sum()),
-        routed_tokens=int(causes.tokens["routed"][known].sum()),
-        different_blocks=different,
-        placed_blocks=placed,
-        replicas=replicas,
-        computed_tokens=np.bincount(replica, computed, len(replicas)).astype(np.int64),
-    )
+    def add(self, traffic: Traffic, causes: Causes, of: Flags, replicas: Sequence[str]) -> None:
+        """More requests: those `of` this traffic, whose causes and replicas (by name) these are."""
+        known = causes.reported & of
+        different, placed = copies(traffic, of)
+        self.prompt_tokens += int(causes.prompt_tokens[known].sum())
+        self.routed_tokens += int(causes.tokens["routed"][known].sum())
+        self.different_blocks += different
+        self.placed_blocks += placed
+        computed = (causes.prompt_tokens - causes.cached_tokens)[known]
+        serving, place = np.unique(_replicas(traffic)[known], return_inverse=True)
+        sums = np.bincount(place, computed, len(serving)).astype(np.int64)
+        for replica, tokens in zip(serving.tolist(), sums.tolist(), strict=True):
+            self.computed_tokens[replicas[replica]] += tokens
 
 
 def copies(traffic: Traffic, of: Flags) -> tuple[int, int]:
