@@ -18,6 +18,7 @@ from tests.quickstarts.pages import Block
 from tests.running import ENVIRONMENT, free_port, running, wait_for
 
 _PORTS = ("4000", "8000", "8080", "8501", "9465", "9466")
+_MOVED_PROGRAM = Path(__file__).parent / "moved_program.py"
 START_SECONDS, COMMAND_SECONDS, SHOWN_SECONDS = 300, 120, 90
 
 
@@ -32,6 +33,7 @@ class Terminals:
         self._ports = {port: str(free_port()) for port in _PORTS}
         self._moved = re.compile(r"\b(" + "|".join(_PORTS) + r")\b")
         self._stack = ExitStack()
+        self.program("prefixscope", f'exec {sys.executable} {_MOVED_PROGRAM} "$@"')
         self.environment = {
             "PREFIXSCOPE_SERVER__LISTEN": f"127.0.0.1:{self._ports['9465']}",
             "PREFIXSCOPE_DASHBOARD__LISTEN": f"127.0.0.1:{self._ports['8501']}",
