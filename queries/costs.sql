@@ -39,14 +39,7 @@ columns:
 WITH selected AS (
     SELECT
         *,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'route' THEN route
-            WHEN getvariable('by') = 'template' THEN template
-            WHEN getvariable('by') = 'tenant' THEN tenant
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value,
+        log_dimension(getvariable('by'), model, replica, route, template, tenant) AS value,
         input_usd IS NOT NULL AS priced
     FROM request_costs
     WHERE

@@ -32,16 +32,7 @@ columns:
 WITH selected AS (
     SELECT
         *,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'replica' THEN replica
-            WHEN getvariable('by') = 'role' THEN role
-            WHEN getvariable('by') = 'engine' THEN engine
-            WHEN getvariable('by') = 'tenant' THEN coalesce(tenant, '')
-            WHEN getvariable('by') = 'route' THEN coalesce(route, '')
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value
+        engine_dimension(getvariable('by'), model, replica, role, engine, tenant, route) AS value
     FROM engine_cells(
         getvariable('since'), getvariable('until'), NULL,
         getvariable('model'), getvariable('replica')

@@ -30,16 +30,7 @@ columns:
 WITH sums AS (
     SELECT
         step_start AS ts,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'replica' THEN replica
-            WHEN getvariable('by') = 'role' THEN role
-            WHEN getvariable('by') = 'engine' THEN engine
-            WHEN getvariable('by') = 'tenant' THEN coalesce(tenant, '')
-            WHEN getvariable('by') = 'route' THEN coalesce(route, '')
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value,
+        engine_dimension(getvariable('by'), model, replica, role, engine, tenant, route) AS value,
         sum(prompt_tokens)::BIGINT AS prompt_tokens,
         sum(reported_prompt_tokens) FILTER (NOT ineligible)::BIGINT AS reported_prompt_tokens,
         total(CASE WHEN ineligible THEN prompt_tokens END) AS ineligible_prompt_tokens,

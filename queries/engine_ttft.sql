@@ -14,12 +14,7 @@ columns:
 */
 WITH selected AS (
     SELECT
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN model
-            WHEN getvariable('by') = 'replica' THEN replica
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value,
+        cache_dimension(getvariable('by'), model, replica) AS value,
         replica, model, engine, version, ttft_buckets, ttft_sum_seconds, share
     FROM engine_shares(
         getvariable('since'), getvariable('until'), NULL,

@@ -26,14 +26,10 @@ WITH selected AS (
             WHEN getvariable('within') = 'computed' THEN computed_tokens
             ELSE error('unknown within ' || getvariable('within'))
         END AS tokens
-    FROM first_tokens
-    WHERE
-        in_window(ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_first_tokens(
+        getvariable('since'), getvariable('until'), getvariable('model'), getvariable('replica'),
+        getvariable('route'), getvariable('template'), getvariable('tenant')
+    )
 ),
 
 percentiles AS (

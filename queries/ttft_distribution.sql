@@ -15,15 +15,11 @@ WITH bucketed AS (
         outcome, ttft_point,
         floor(ln(ttft_seconds) / ln(1.08))::INTEGER AS bucket,
         count(*) AS requests
-    FROM first_tokens
-    WHERE
-        ttft_seconds > 0
-        AND in_window(ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_first_tokens(
+        getvariable('since'), getvariable('until'), getvariable('model'), getvariable('replica'),
+        getvariable('route'), getvariable('template'), getvariable('tenant')
+    )
+    WHERE ttft_seconds > 0
     GROUP BY ALL
 )
 

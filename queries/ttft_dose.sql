@@ -18,15 +18,11 @@ WITH percentiles AS (
         ttft_point,
         count(*) AS requests,
         quantile_cont(ttft_seconds, [0.5, 0.95]) AS quantiles
-    FROM first_tokens
-    WHERE
-        computed_tokens IS NOT NULL
-        AND in_window(ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+    FROM asked_first_tokens(
+        getvariable('since'), getvariable('until'), getvariable('model'), getvariable('replica'),
+        getvariable('route'), getvariable('template'), getvariable('tenant')
+    )
+    WHERE computed_tokens IS NOT NULL
     GROUP BY ALL
 )
 

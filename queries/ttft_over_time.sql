@@ -48,23 +48,19 @@ WITH rolled AS (
         CASE outcome WHEN 'unknown' THEN one_request END
     FROM (
         SELECT *, MAP {floor(ln(ttft_seconds) / ln(1.08))::INTEGER: 1::BIGINT} AS one_request
-        FROM first_tokens
+        FROM asked_first_tokens(
+            getvariable('since'), getvariable('until'),
+            getvariable('model'), getvariable('replica'), getvariable('route'),
+            getvariable('template'), getvariable('tenant')
+        )
         WHERE ttft_seconds > 0
     )
     WHERE
         (
-            (
-                (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
-                AND getvariable('replica') IS NOT NULL
-            )
-            OR batch > (SELECT coalesce(max(batch), 0) FROM folded)
+            (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
+            AND getvariable('replica') IS NOT NULL
         )
-        AND in_window(ts, getvariable('since'), getvariable('until'))
-        AND matches(model, getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-        AND matches(route, getvariable('route'))
-        AND matches(template, getvariable('template'))
-        AND matches(tenant, getvariable('tenant'))
+        OR batch > (SELECT coalesce(max(batch), 0) FROM folded)
 ),
 
 step AS (

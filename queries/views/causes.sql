@@ -36,15 +36,7 @@ CREATE OR REPLACE MACRO asked_causes(
 ) AS TABLE
 SELECT
     *,
-    CASE
-        WHEN dimension IS NULL THEN NULL
-        WHEN dimension = 'model' THEN model
-        WHEN dimension = 'route' THEN route
-        WHEN dimension = 'template' THEN template
-        WHEN dimension = 'tenant' THEN tenant
-        WHEN dimension = 'replica' THEN replica
-        ELSE error('unknown dimension ' || dimension)
-    END AS value
+    log_dimension(dimension, model, replica, route, template, tenant) AS value
 FROM cause_sums
 WHERE
     in_window(ts, since, until)

@@ -11,12 +11,7 @@ WITH selected AS (
         * REPLACE (CASE WHEN models_apart THEN model ELSE '' END AS model),
         CASE
             WHEN dimension IS NULL THEN ''
-            WHEN dimension = 'model' THEN own.model
-            WHEN dimension = 'route' THEN route
-            WHEN dimension = 'template' THEN template
-            WHEN dimension = 'tenant' THEN tenant
-            WHEN dimension = 'replica' THEN replica
-            ELSE error('unknown dimension ' || dimension)
+            ELSE log_dimension(dimension, own.model, replica, route, template, tenant)
         END AS value
     FROM cause_sums AS own
     WHERE

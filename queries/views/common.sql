@@ -102,6 +102,27 @@ CREATE OR REPLACE MACRO answers(kept_as, dimension, wanted_replica) AS
         WHEN dimension = 'replica' OR wanted_replica IS NOT NULL THEN 'minute' ELSE 'hour'
     END;
 
+-- What a row of a log counts to by the dimension asked for, NULL without one. A dimension that
+-- nobody knows is an error: all rows would be one group.
+CREATE OR REPLACE MACRO log_dimension(dimension, model, replica, route, template, tenant) AS CASE
+    WHEN dimension IS NULL THEN NULL
+    WHEN dimension = 'model' THEN model
+    WHEN dimension = 'replica' THEN replica
+    WHEN dimension = 'route' THEN route
+    WHEN dimension = 'template' THEN template
+    WHEN dimension = 'tenant' THEN tenant
+    ELSE error('unknown dimension ' || dimension)
+END;
+
+-- The same of traffic, whose hot rows tell more.
+CREATE OR REPLACE MACRO traffic_dimension(
+    dimension, model, replica, route, template, template_version, tenant, source
+) AS CASE
+    WHEN dimension = 'template_version' THEN template_version
+    WHEN dimension = 'source' THEN source
+    ELSE log_dimension(dimension, model, replica, route, template, tenant)
+END;
+
 -- The log's traffic that a question is of, `value` being that of the dimension it asks by.
 CREATE OR REPLACE MACRO asked_traffic(
     dimension, since_border, until_border, wanted_model, wanted_replica, wanted_route,
@@ -109,17 +130,9 @@ CREATE OR REPLACE MACRO asked_traffic(
 ) AS TABLE
 SELECT
     *,
-    CASE
-        WHEN dimension IS NULL THEN NULL
-        WHEN dimension = 'model' THEN model
-        WHEN dimension = 'replica' THEN replica
-        WHEN dimension = 'route' THEN route
-        WHEN dimension = 'template' THEN template
-        WHEN dimension = 'template_version' THEN template_version
-        WHEN dimension = 'tenant' THEN tenant
-        WHEN dimension = 'source' THEN source
-        ELSE error('unknown dimension ' || dimension)
-    END AS value
+    traffic_dimension(
+        dimension, model, replica, route, template, template_version, tenant, source
+    ) AS value
 FROM traffic
 WHERE
     in_window(ts, since_border, until_border)
@@ -173,14 +186,9 @@ selected AS (
     SELECT
         CASE
             WHEN dimension IS NULL THEN error('set the variable by')
-            WHEN dimension = 'model' THEN model
-            WHEN dimension = 'replica' THEN replica
-            WHEN dimension = 'route' THEN route
-            WHEN dimension = 'template' THEN template
-            WHEN dimension = 'template_version' THEN template_version
-            WHEN dimension = 'tenant' THEN tenant
-            WHEN dimension = 'source' THEN source
-            ELSE error('unknown dimension ' || dimension)
+            ELSE traffic_dimension(
+                dimension, model, replica, route, template, template_version, tenant, source
+            )
         END AS value,
         in_window(ts, since_border, until_border) AS is_now,
         coalesce(ts >= before_since AND ts < before_until, false) AS is_before,
@@ -220,8 +228,8 @@ CREATE OR REPLACE VIEW engine_own AS
 SELECT * FROM engine_samples WHERE observer = 'engine';
 
 -- One row per engine sample with one pair of counts of the same family: cached and prompt tokens,
--- else look-up hits and look-ups where those are the page's headline, else none. Decode replicas are left out: their transfers count
--- as cached. Dimensions that are not known are ''.
+-- else look-up hits and look-ups where those are the page's headline, else none. Decode replicas are
+-- left out: their transfers count as cached. Dimensions that are not known are ''.
 CREATE OR REPLACE VIEW engine_traffic AS
 SELECT
     * REPLACE (
@@ -389,6 +397,20 @@ SELECT
 FROM cells
 WINDOW cache AS (PARTITION BY replica, model);
 
+-- The dimension of a question about engines, as `log_dimension` of one about logs.
+CREATE OR REPLACE MACRO engine_dimension(
+    dimension, model, replica, role, engine, tenant, route
+) AS CASE
+    WHEN dimension IS NULL THEN NULL
+    WHEN dimension = 'model' THEN model
+    WHEN dimension = 'replica' THEN replica
+    WHEN dimension = 'role' THEN role
+    WHEN dimension = 'engine' THEN engine
+    WHEN dimension = 'tenant' THEN coalesce(tenant, '')
+    WHEN dimension = 'route' THEN coalesce(route, '')
+    ELSE error('unknown dimension ' || dimension)
+END;
+
 -- Bounds of a class of similar token counts: half powers of two from 64 on, one class below.
 CREATE OR REPLACE MACRO class_from(tokens) AS
     CASE WHEN tokens < 64 THEN 0 ELSE ceil(pow(2, floor(2 * log2(tokens)) / 2)) END::BIGINT;
@@ -408,6 +430,20 @@ SELECT
     coalesce(template, '') AS template, coalesce(tenant, '') AS tenant
 FROM requests
 WHERE ttft_seconds IS NOT NULL AND replica_role IS DISTINCT FROM 'decode';
+
+-- Those that a question is of.
+CREATE OR REPLACE MACRO asked_first_tokens(
+    since_border, until_border, wanted_model, wanted_replica, wanted_route, wanted_template,
+    wanted_tenant
+) AS TABLE
+SELECT * FROM first_tokens
+WHERE
+    in_window(ts, since_border, until_border)
+    AND matches(model, wanted_model)
+    AND matches(replica, wanted_replica)
+    AND matches(route, wanted_route)
+    AND matches(template, wanted_template)
+    AND matches(tenant, wanted_tenant);
 
 -- Prefill speed per replica and model: slope of prefill time on computed tokens over the hot rows
 -- of the window. The engine's own prefill time, else time to first token less queue time, else (no
@@ -483,15 +519,7 @@ CREATE OR REPLACE MACRO prefill_savings(
 ) AS TABLE
 WITH sums AS (
     SELECT
-        CASE
-            WHEN dimension IS NULL THEN NULL
-            WHEN dimension = 'model' THEN model
-            WHEN dimension = 'replica' THEN replica
-            WHEN dimension = 'route' THEN route
-            WHEN dimension = 'template' THEN template
-            WHEN dimension = 'tenant' THEN tenant
-            ELSE error('unknown dimension ' || dimension)
-        END AS value,
+        log_dimension(dimension, model, replica, route, template, tenant) AS value,
         model, replica,
         total(reported_prompt_tokens) - total(cached_tokens) AS computed_tokens,
         total(cached_tokens) AS saved_tokens
