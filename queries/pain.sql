@@ -118,12 +118,12 @@ ttft_now AS (
     FROM ttft
 ),
 
--- Prefill, by clock hour for the peak. A sample belongs to the hour it ends in.
+-- Prefill, by clock hour for the peak.
 logged AS (
     SELECT
         time_bucket(INTERVAL 1 HOUR, ts) AS hour,
-        ts >= begins AND ts < ends AS is_now,
-        reported_prompt_tokens - cached_tokens AS computed_tokens
+        reported_prompt_tokens - cached_tokens AS computed_tokens,
+        CASE WHEN ts >= begins AND ts < ends THEN computed_tokens END AS computed_now
     FROM traffic, (FROM windows WHERE week = 0)
     WHERE
         answers(
@@ -143,10 +143,11 @@ logged AS (
         AND matches(tenant, getvariable('tenant'))
 ),
 
-paged AS (
+told AS (
     SELECT
-        date_trunc('hour', ts - INTERVAL 1 MICROSECOND) AS hour,
-        ts > begins AND ts <= ends AS is_now,
+        coalesce(since, ts) AS since, ts, begins, ends,
+        date_trunc('hour', coalesce(since, ts)) AS first_hour,
+        date_trunc('hour', ts - INTERVAL 1 MICROSECOND) AS last_hour,
         CASE
             WHEN caching_off THEN prompt_tokens
             ELSE reported_prompt_tokens - reported_cached_tokens
@@ -154,22 +155,42 @@ paged AS (
     FROM engine_traffic, (FROM windows WHERE week = 0)
     WHERE
         coalesce(getvariable('route'), getvariable('template'), getvariable('tenant')) IS NULL
-        AND ts > begins - INTERVAL 28 DAY AND ts <= ends
+        AND ts > begins - INTERVAL 28 DAY AND coalesce(since, ts) < ends
         AND matches(model, getvariable('model'))
         AND matches(replica, getvariable('replica'))
+),
+
+-- An interval across a full hour is spread: after an outage it may hold the work of a night.
+paged AS (
+    SELECT
+        hour,
+        computed_tokens * overlap_share(since, ts, hour, hour + INTERVAL 1 HOUR)
+            AS computed_tokens,
+        CASE
+            WHEN ts > begins THEN computed_tokens * nullif(overlap_share(
+                since, ts, greatest(hour, begins), least(hour + INTERVAL 1 HOUR, ends)
+            ), 0)
+        END AS computed_now
+    FROM (
+        SELECT *, last_hour AS hour FROM told WHERE first_hour >= last_hour
+        UNION ALL
+        SELECT *, unnest(generate_series(first_hour, last_hour, INTERVAL 1 HOUR))
+        FROM told WHERE first_hour < last_hour
+    )
+    WHERE computed_tokens IS NOT NULL
 ),
 
 worked AS (
     SELECT 'log' AS basis, * FROM logged
     UNION ALL
-    SELECT 'engine' AS basis, * FROM paged WHERE computed_tokens IS NOT NULL
+    SELECT 'engine' AS basis, * FROM paged
 ),
 
 hours AS (
     SELECT
         basis, hour,
         sum(computed_tokens) AS computed_tokens,
-        sum(computed_tokens) FILTER (is_now) AS computed_now
+        sum(computed_now) AS computed_now
     FROM worked
     GROUP BY ALL
 ),

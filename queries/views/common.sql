@@ -304,6 +304,15 @@ CREATE OR REPLACE MACRO steps_of(begun, ended, since_border, until_border, step_
     )
 END;
 
+-- How much of the interval lies in one of these steps and in the window; without a step, in the
+-- window alone. (Of borders that are not given `greatest` and `least` take no notice.)
+CREATE OR REPLACE MACRO step_share(
+    since, ts, since_border, until_border, step_start, step_seconds
+) AS overlap_share(
+    since, ts,
+    greatest(step_start, since_border), least(step_start + to_seconds(step_seconds), until_border)
+);
+
 -- Engine samples of the window with the share of each that counts; with a step, once for every
 -- step the interval reaches into, else once with step_start NULL.
 CREATE OR REPLACE MACRO engine_shares(
@@ -323,17 +332,7 @@ WITH stepped AS (
 shares AS (
     SELECT
         *,
-        CASE
-            WHEN step_seconds IS NULL THEN overlap_share(since, ts, since_border, until_border)
-            ELSE overlap_share(
-                since, ts,
-                greatest(step_start, coalesce(since_border, step_start)),
-                least(
-                    step_start + to_seconds(step_seconds),
-                    coalesce(until_border, step_start + to_seconds(step_seconds))
-                )
-            )
-        END AS share
+        step_share(since, ts, since_border, until_border, step_start, step_seconds) AS share
     FROM stepped
 )
 
@@ -379,8 +378,8 @@ SELECT
     * REPLACE (
         -- Old versions count the whole prompt; the connector can only serve what was missed.
         CASE
-            WHEN external_lookup_tokens > lookup_tokens - lookup_hit_tokens
-                THEN lookup_tokens - lookup_hit_tokens
+            WHEN external_lookup_tokens > computed(lookup_tokens, lookup_hit_tokens)
+                THEN computed(lookup_tokens, lookup_hit_tokens)
             ELSE external_lookup_tokens
         END AS external_lookup_tokens
     ),
