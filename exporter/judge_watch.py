@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from datetime import UTC, datetime
 
-from exporter.repeated import Repeated
+from exporter.background import Repeated
 
 
 class JudgeWatch(Repeated):

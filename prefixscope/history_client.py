@@ -6,10 +6,10 @@ from pydantic import BaseModel, ValidationError
 from zstandard import ZstdCompressor
 
 from exporter.endpoints.history import PAGES_PATH, PLAN_PATH, PlanAsked
-from exporter.sources.discovery import TargetSettings
 from exporter.sources.prometheus.backfill import HistorySide
 from exporter.sources.prometheus.history import History, Piece, Plan, Taken
 from exporter.sources.prometheus.names import AskedTarget
+from exporter.sources.target_settings import TargetSettings
 from prefixscope.client import Exporter, ExporterProblem, OpenStore
 
 Told = TypeVar("Told", bound=BaseModel)

@@ -3,8 +3,8 @@
 import time
 from datetime import UTC, datetime
 
+from exporter.background import Repeated
 from exporter.prices import ModelPrices
-from exporter.repeated import Repeated
 from exporter.store.retention import run_maintenance
 from exporter.store.store import Store
 

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import duckdb
 
+from exporter.background import Background
 from exporter.blocks.tracker import Tracker
 from exporter.causes.watch import CauseWatch
 from exporter.collector import Collector, Inputs
@@ -23,6 +23,7 @@ from exporter.sources.events.keeper import BlockKeeper
 from exporter.sources.events.settings import EventSettings
 from exporter.sources.events.worker import EventWorker
 from exporter.sources.intake import Intake
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import SourceNames
 from exporter.sources.objects.follow import ObjectFollower
 from exporter.sources.objects.place import is_object_path
@@ -31,7 +32,7 @@ from exporter.sources.prometheus.live import PrometheusSource
 from exporter.sources.scrape import Scraper
 from exporter.sources.spend_logs.follow import SpendLogFollower
 from exporter.sources.spend_logs.place import is_database_path
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.tail import Tailer
 from exporter.store.blocks import known_streams
 from exporter.store.counters import Snapshot
 from exporter.store.store import Store
@@ -48,20 +49,6 @@ _log = logging.getLogger(__name__)
 HELD_FOR = timedelta(minutes=6)
 # How long a scrape of /metrics waits for the writer before it shows what is counted so far.
 FOLD_PATIENCE_SECONDS = 0.1
-
-
-class Worker(Protocol):
-    """Something that runs in the background for as long as the exporter does."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def stop(self) -> None:
-        """End after the work in hand."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is running."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +103,7 @@ class Parts:
             history=History(self._store, self._settings.scrape.targets),
         )
 
-    def _all_workers(self) -> list[Worker]:
+    def _all_workers(self) -> list[Background]:
         """In the order they start; they stop the other way round."""
         store, settings, judges = self._store, self._settings, self._judges
         followers = [_follower(store, log, settings.names.get(log.source)) for log in settings.logs]
@@ -137,7 +124,7 @@ class Parts:
             *self._reports,
         ]
 
-    def _hearing(self, entries: Sequence[EventSettings]) -> list[Worker]:
+    def _hearing(self, entries: Sequence[EventSettings]) -> list[Background]:
         """What hears KV-cache events and keeps what they tell. The last to start is the first to
         stop: what was heard then still reaches the store."""
         if not entries:
@@ -191,10 +178,12 @@ class Parts:
 
     def _problems(self) -> list[str]:
         """What does not work and stops nothing."""
-        return [problem for report in self._reports for problem in report.problems]
+        trouble = self._store.trouble.now
+        reports = [problem for report in self._reports for problem in report.problems]
+        return [trouble, *reports] if trouble else reports
 
 
-def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Worker:
+def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Background:
     """What follows an entry under `logs`: files, a prefix of an object store, or a database."""
     if is_object_path(log.path):
         return ObjectFollower(store, log, names)

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.discovery import DEFAULT_PATH
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage
 from exporter.sources.engines.reading import read_page
@@ -23,6 +22,7 @@ from exporter.sources.prometheus.api import PrometheusApi
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.prometheus.targets import PastTarget, find_targets
 from exporter.sources.scrape import ACCEPT
+from exporter.sources.target_settings import DEFAULT_PATH
 
 # A person waits for each of these.
 LIMITS = FetchLimits(connect_timeout_seconds=2.0, deadline_seconds=5.0)

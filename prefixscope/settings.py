@@ -15,9 +15,9 @@ from exporter.prices import PriceSettings
 from exporter.prompts.settings import PromptSettings
 from exporter.server_settings import Address, ServerSettings
 from exporter.sources.events.settings import EventSettings, checked_apart
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import Names
 from exporter.sources.scrape import ScrapeSettings
-from exporter.sources.tail import LogSettings
 from exporter.store.store import StoreSettings
 from exporter.templates_found.settings import FoundSettings
 from prefixscope import settings_file

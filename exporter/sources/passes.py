@@ -1,14 +1,15 @@
 """Follows what can only be asked what is new: a bucket, a database. One pass now and then."""
 
 import logging
-import threading
 from typing import Protocol
 
 import duckdb
 
+from exporter.background import Background
 from exporter.errors import PrefixscopeError
 from exporter.sources.intake import IngestSummary
-from exporter.sources.tail import LogSettings, refused
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import refused
 
 
 class PassReader(Protocol):
@@ -25,8 +26,8 @@ class PassReader(Protocol):
         """What could not be read in the last pass."""
 
 
-class PassFollower:
-    """Makes passes in the background, by the reader that a kind of source brings.
+class PassFollower(Background):
+    """Makes passes, by the reader that a kind of source brings, until stopped.
 
     `poll_once` makes one pass, for tests.
     """
@@ -34,29 +35,11 @@ class PassFollower:
     _reader: PassReader
 
     def __init__(self, settings: LogSettings, kind: str, poll_seconds: float) -> None:
-        self._settings, self._kind, self._poll_seconds = settings, kind, poll_seconds
+        super().__init__(f"{kind}-{settings.source}")
+        self._settings, self._poll_seconds = settings, poll_seconds
         self._skips = settings.begin == "end"
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
         self._errors: list[str] = []
         self._logger = logging.getLogger(type(self).__module__)
-
-    def start(self) -> None:
-        """Begins to follow in the background."""
-        name = f"{self._kind}-{self._settings.source}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends after the work in hand. The rest is read after the next start."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the following thread runs."""
-        return self._thread is not None and self._thread.is_alive()
 
     @property
     def errors(self) -> list[str]:

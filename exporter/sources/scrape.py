@@ -6,7 +6,6 @@ costs its own place in the pool until its deadline and nobody else anything.
 """
 
 import logging
-import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,9 +16,10 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
+from exporter.background import Background
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
-from exporter.sources.discovery import Discovery, Target, TargetSettings
+from exporter.sources.discovery import Discovery, Target
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage
 from exporter.sources.engines.reading import read_page
@@ -28,6 +28,7 @@ from exporter.sources.frozen import served_meanwhile
 from exporter.sources.increase import TargetIdentity, advance
 from exporter.sources.polled import Answer, Polled, copies, twin
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
+from exporter.sources.target_settings import TargetSettings
 from exporter.store.samples import (
     TargetRow,
     append_samples,
@@ -73,7 +74,7 @@ class ScrapeSettings(BaseModel):
         return FetchLimits(self.connect_timeout_seconds, deadline, self.max_body_bytes)
 
 
-class Scraper:
+class Scraper(Background):
     """Polls targets until stopped. `scrape_once` polls each once, for tests and one-shot use.
 
     `on_samples` gets every written batch, `on_replicas` the replicas left after targets went.
@@ -86,6 +87,7 @@ class Scraper:
         on_samples: Callable[[Sequence[EngineSample]], None] | None = None,
         on_replicas: Callable[[set[str]], None] | None = None,
     ) -> None:
+        super().__init__("scraper")
         self._store = store
         self._settings = settings
         self._on_samples = on_samples
@@ -96,30 +98,16 @@ class Scraper:
         self._samples: list[EngineSample] = []
         self._reexported: list[tuple[Target, EngineSample]] = []
         self._touched: set[str] = set()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
         self._pool = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="scrape")
 
     # ---------------------------------------------------------------- running
 
-    def start(self) -> None:
-        """Begin to poll in the background."""
-        self._thread = threading.Thread(target=self._run, name="scraper", daemon=True)
-        self._thread.start()
-
     def stop(self) -> None:
         """End polling; what has been fetched is written before this returns."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._take_finished()
         self._write()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the polling thread runs."""
-        return self._thread is not None and self._thread.is_alive()
 
     @property
     def rows(self) -> list[TargetRow]:

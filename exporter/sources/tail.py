@@ -6,25 +6,18 @@ files looked when they were last read, so that unchanged files cost nothing.
 """
 
 import logging
-import threading
 import time
 from pathlib import Path
-from typing import Literal, get_args
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from exporter.background import Background
 from exporter.errors import PrefixscopeError
-from exporter.records import ReplicaRole
 from exporter.sources import patterns
 from exporter.sources.catch_up import CatchUp
 from exporter.sources.followed import FileId, Followed, Look
-from exporter.sources.formats import format_named
-from exporter.sources.formats.compile import DEFAULTS
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import SourceNames
-from exporter.sources.objects.place import ObjectSettings, Prefix, is_object_path
-from exporter.sources.secrets_in_paths import refuse_password
-from exporter.sources.spend_logs.place import Address, SpendLogSettings, is_database_path
 from exporter.store import offsets
 from exporter.store.store import Store
 
@@ -37,75 +30,7 @@ _HANDLE_SECONDS = 300.0
 _MOST_HANDLES = 256
 
 
-class LogSettings(BaseModel):
-    """A set of log files of one source, to be followed."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    source: str = Field(min_length=1, description="name of the stream; rows are known by it")
-    path: str = Field(
-        min_length=1,
-        description="file, pattern such as /var/log/llm/*.jsonl, prefix such as s3://bucket/logs/, "
-        "or database such as postgresql://reader@host/litellm",
-    )
-    format: str = Field("auto", description="log format; auto = told by the first lines")
-    begin: Literal["start", "end"] = Field(
-        "start", description="where to begin in files that exist at the very first start"
-    )
-    defaults: dict[str, str | int] = Field(
-        default_factory=dict, description="values of fields that the rows do not have"
-    )
-    objects: ObjectSettings = Field(
-        default_factory=ObjectSettings, description="how a prefix of an object store is read"
-    )
-    postgres: SpendLogSettings = Field(
-        default_factory=SpendLogSettings, description="how LiteLLM's spend logs are read"
-    )
-
-    @field_validator("path")
-    @classmethod
-    def _usable_path(cls, path: str) -> str:
-        try:
-            if is_object_path(path):
-                Prefix.of(path)
-            elif is_database_path(path):
-                Address.of(path)
-            else:
-                refuse_password(path)
-        except PrefixscopeError as error:
-            raise ValueError(str(error)) from error
-        return path
-
-    @field_validator("format")
-    @classmethod
-    def _known_format(cls, name: str) -> str:
-        if name != "auto":
-            try:
-                format_named(name)
-            except PrefixscopeError as error:
-                raise ValueError(str(error)) from error
-        return name
-
-    @field_validator("defaults")
-    @classmethod
-    def _usable_defaults(cls, given: dict[str, str | int]) -> dict[str, str | int]:
-        """Known fields only; a version that YAML reads as a number is text all the same."""
-        for name in given:
-            if name not in DEFAULTS:
-                raise ValueError(f"unknown field {name!r}; known: {', '.join(DEFAULTS)}")
-        roles = get_args(ReplicaRole)
-        if given.get("replica_role", roles[0]) not in roles:
-            raise ValueError(f"replica_role must be one of: {', '.join(roles)}")
-        block_size = given.get("block_size", 1)
-        if not isinstance(block_size, int) or block_size < 1:
-            raise ValueError("block_size must be a whole number of tokens, 1 or more")
-        if given.get("cached_tokens", 0) != 0:
-            raise ValueError("cached_tokens can only be 0: it declares that rows leave zero out")
-        numbers = ("block_size", "cached_tokens")
-        return {name: v if name in numbers else str(v) for name, v in given.items()}
-
-
-class Tailer:
+class Tailer(Background):
     """Follows the files of one `LogSettings`. `poll_once` looks at each once, for tests.
 
     A file that leaves the pattern is read until nothing came for `linger_seconds`.
@@ -119,13 +44,12 @@ class Tailer:
         linger_seconds: float = 60.0,
         names: SourceNames | None = None,
     ) -> None:
+        super().__init__(f"tail-{settings.source}")
         self._store = store
         self._settings = settings
         self._poll_seconds = poll_seconds
         self._linger_seconds = linger_seconds
         self._pattern = Path(settings.path).expanduser().absolute()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
         self._files: dict[FileId, Followed] = {}
         self._errors: dict[str, str] = {}
         self._skips = settings.begin == "end"
@@ -136,24 +60,11 @@ class Tailer:
 
     # ---------------------------------------------------------------- running
 
-    def start(self) -> None:
-        """Begins to follow in the background."""
-        name = f"tail-{self._settings.source}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
     def stop(self) -> None:
         """Ends after the batch in hand. The rest is read after the next start."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().stop()
         for file in self._files.values():
             file.close()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the following thread runs."""
-        return self._thread is not None and self._thread.is_alive()
 
     @property
     def errors(self) -> dict[str, str]:

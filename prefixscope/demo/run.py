@@ -12,8 +12,8 @@ from exporter.errors import PrefixscopeError
 from exporter.geometry import ModelGeometry
 from exporter.isolation.judge import judge_newest_scopes
 from exporter.layout_found.judge import judge_newest
-from exporter.sources.discovery import StaticTarget
 from exporter.sources.events.settings import EventSettings
+from exporter.sources.target_settings import StaticTarget
 from exporter.store.owner import read_owner
 from exporter.store.store import Store
 from prefixscope.client import Exporter, OpenStore

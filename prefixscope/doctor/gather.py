@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from exporter.errors import PrefixscopeError
 from exporter.server_settings import split_address
-from exporter.sources.discovery import Discovery, StaticTarget, Target, TargetSettings
+from exporter.sources.discovery import Discovery, Target
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.events.settings import leak_of
+from exporter.sources.target_settings import StaticTarget, TargetSettings
 from exporter.store.store import FILE_NAME
 from prefixscope.client import Answers, Exporter, OpenStore, connect
 from prefixscope.doctor import log_files

@@ -18,13 +18,13 @@ from exporter.errors import PrefixscopeError
 from exporter.sources import patterns
 from exporter.sources.followed import Look
 from exporter.sources.intake import Intake, choose_format
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import Names
 from exporter.sources.objects.follow import prefix_reader
 from exporter.sources.objects.place import is_object_path
 from exporter.sources.packed import DAMAGED, open_input
 from exporter.sources.spend_logs.follow import database_reader
 from exporter.sources.spend_logs.place import is_database_path
-from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from prefixscope.client import OpenStore
 from prefixscope.doctor.asked import Asked, asked_logs

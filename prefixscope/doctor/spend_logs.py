@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.spend_logs.look import SpendLogFacts, look
 from exporter.sources.spend_logs.place import is_database_path
-from exporter.sources.tail import LogSettings
 from prefixscope.doctor.facts import LogFacts
 from prefixscope.doctor.findings import Finding, Severity
 

@@ -7,14 +7,9 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.discovery import (
-    Discovery,
-    PrometheusDiscovery,
-    StaticTarget,
-    Target,
-    TargetSettings,
-)
+from exporter.sources.discovery import Discovery, Target
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
+from exporter.sources.target_settings import PrometheusDiscovery, StaticTarget, TargetSettings
 from prefixscope.init.found import Found, FoundPrometheus, FoundTarget, Remark
 from prefixscope.recognise import LIMITS, Kind, Seen, engines_behind, recognise
 

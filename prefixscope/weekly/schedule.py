@@ -7,7 +7,6 @@ took a summary and whose answer got lost hears it twice. A week that fails keeps
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from dashboard.report import FORMATS, Week, WeekReport, build, last_full_week, render, summary
+from exporter.background import Background
 from exporter.store.store import Store
 from prefixscope.weekly import progress as report_progress
 from prefixscope.weekly.progress import Progress
@@ -257,29 +257,19 @@ def write_whole(path: Path, content: bytes) -> None:
     unfinished.replace(path)
 
 
-class ReportWorker:
+class ReportWorker(Background):
     """Runs the schedule in the background until stopped."""
 
     def __init__(self, store: Store, settings: ReportSettings) -> None:
+        super().__init__("report")
         self._answers = StoreAnswers(store)
         self._schedule = ReportSchedule(store, self._answers, settings)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="report", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
 
     def stop(self) -> None:
         """End; a report in hand is left and made at the next start."""
         self._stopped.set()
         self._answers.stop()
-        self._thread.join()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is running."""
-        return self._thread.is_alive()
+        super().stop()
 
     @property
     def problems(self) -> list[str]:

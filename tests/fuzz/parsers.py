@@ -26,13 +26,7 @@ from exporter.endpoints.otlp import JSON, PROTOBUF, Sources, batches, read
 from exporter.errors import PrefixscopeError
 from exporter.price_tables import PriceFile
 from exporter.records import EngineSample
-from exporter.sources.discovery import (
-    Discovery,
-    FileDiscovery,
-    HttpDiscovery,
-    PrometheusDiscovery,
-    TargetSettings,
-)
+from exporter.sources.discovery import Discovery
 from exporter.sources.engines import ENGINES
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.reading import read_page
@@ -45,6 +39,12 @@ from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.increase import TargetIdentity, TargetState, advance
 from exporter.sources.name_checks import check_pattern, read_lookup
 from exporter.sources.page_files import read_pages
+from exporter.sources.target_settings import (
+    FileDiscovery,
+    HttpDiscovery,
+    PrometheusDiscovery,
+    TargetSettings,
+)
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings
 from replay.geometry import kv_geometry

@@ -19,8 +19,8 @@ import requests
 
 from exporter import drops
 from exporter.server_settings import ServerSettings
-from exporter.sources.discovery import StaticTarget, TargetSettings
 from exporter.sources.scrape import ScrapeSettings
+from exporter.sources.target_settings import StaticTarget, TargetSettings
 from prefixscope.serve import running as serving
 from prefixscope.settings import Settings, StoreSection
 from tests.loopback_answers import Answer, Server, answering

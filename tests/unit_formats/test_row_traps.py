@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exporter.sources.intake import IngestSummary
-from exporter.sources.tail import LogSettings
+from exporter.sources.log_settings import LogSettings
 from exporter.store.store import Store
 from queries import registry
 from tests.log_path import NOON, Answer, Row, ask, by_id, hit_ratio, load, rejects, utc

@@ -15,16 +15,16 @@ from exporter.blocks.tracker import Heard, StreamName, Tracker
 from exporter.errors import PrefixscopeError
 from exporter.price_tables import PriceFile
 from exporter.records import EngineSample
-from exporter.sources.discovery import (
-    Discovery,
+from exporter.sources.discovery import Discovery
+from exporter.sources.engines.reading import read_page
+from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.page_files import read_pages
+from exporter.sources.target_settings import (
     FileDiscovery,
     HttpDiscovery,
     StaticTarget,
     TargetSettings,
 )
-from exporter.sources.engines.reading import read_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
-from exporter.sources.page_files import read_pages
 from exporter.store.store import Store
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings

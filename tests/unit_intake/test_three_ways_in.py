@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from exporter.sources.formats import format_named
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 from tests.log_path import CAPTURES, Answer, load, ndjson, needs_captures, requests
 

@@ -16,7 +16,8 @@ from exporter.sources.formats.compile import compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import with_names
 from exporter.sources.formats.quick import compile_quick
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 from tests import strategies
 from tests.log_path import NOON, ask, by_id, hit_ratio, load, ndjson, requests

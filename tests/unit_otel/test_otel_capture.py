@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 from tests.log_path import CAPTURES, Answer, by_id, hit_ratio, load, needs_captures, rejects
 from tests.unit_otel.spans import House

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.discovery import PrometheusDiscovery, TargetSettings
 from exporter.sources.prometheus.api import PrometheusApi
 from exporter.sources.prometheus.backfill import BackfillSettings, BackfillSummary, backfill
 from exporter.sources.prometheus.history import History
 from exporter.sources.prometheus.live import PrometheusSource
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.scrape import Scraper, ScrapeSettings
+from exporter.sources.target_settings import PrometheusDiscovery, TargetSettings
 from exporter.store.store import Store
 from prefixscope.client import Exporter
 from prefixscope.history_client import RemoteHistory

@@ -11,9 +11,9 @@ from exporter.collector import Collector, Inputs
 from exporter.engine_totals import EngineTotals
 from exporter.server import Services, build_app
 from exporter.server_settings import ServerSettings
-from exporter.sources.discovery import TargetSettings
 from exporter.sources.intake import Intake
 from exporter.sources.prometheus.history import History
+from exporter.sources.target_settings import TargetSettings
 from exporter.store.store import Store
 
 SECRET = "text of a page"

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from exporter.records import EngineSample
-from exporter.sources.discovery import TargetSettings
 from exporter.sources.prometheus.api import PrometheusApi
 from exporter.sources.prometheus.backfill import BackfillSettings, backfill
 from exporter.sources.prometheus.history import History
 from exporter.sources.prometheus.live import PrometheusSource
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
+from exporter.sources.target_settings import TargetSettings
 from exporter.store.samples import TargetRow, load_targets, upsert_targets
 from exporter.store.store import Store
 from tests.unit_prometheus.fake_prometheus import Fake, recorded_fake, serving

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.sources.discovery import TargetSettings
 from exporter.sources.prometheus.api import PrometheusApi, RawSeries
 from exporter.sources.prometheus.backfill import asked_target, crowded_instances
 from exporter.sources.prometheus.names import Naming
 from exporter.sources.prometheus.pages import pages_of, wanted_names
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.prometheus.targets import PastTarget, find_targets
+from exporter.sources.target_settings import TargetSettings
 from exporter.store.store import Store
 from tests.unit_prometheus.fake_prometheus import Fake, Series, serving
 

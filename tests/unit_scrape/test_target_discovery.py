@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from exporter.sources.discovery import Discovery, Target, TargetSettings
+from exporter.sources.discovery import Discovery, Target
+from exporter.sources.target_settings import TargetSettings
 
 Serve = Callable[..., str]
 

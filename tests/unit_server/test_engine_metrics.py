@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_cla
 
 from exporter.collector import Collector, Inputs
 from exporter.engine_totals import EngineTotals
-from exporter.sources.discovery import StaticTarget, TargetSettings
 from exporter.sources.scrape import Scraper, ScrapeSettings
+from exporter.sources.target_settings import StaticTarget, TargetSettings
 from exporter.store.store import Store
 
 PAGES = Path(__file__).parents[3] / "shared" / "captures" / "vllm-0.32.0" / "main" / "metrics"

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from exporter.records import EngineSample
-from exporter.sources.discovery import StaticTarget, TargetSettings
 from exporter.sources.prometheus.api import PrometheusApi
 from exporter.sources.prometheus.backfill import BackfillSettings, backfill
 from exporter.sources.prometheus.history import History, Piece, Taken
 from exporter.sources.prometheus.live import PrometheusSource
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
+from exporter.sources.target_settings import StaticTarget, TargetSettings
 from exporter.store.samples import TargetRow, upsert_targets
 from exporter.store.store import Store
 from tests.log_path import ask

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 
 _numbers = count()

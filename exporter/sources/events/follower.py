@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from exporter.blocks.order import Heard, StreamName
+from exporter.blocks.tracker import Tracker
 from exporter.sources.events.frames import Batch
 from exporter.sources.events.replaying import Pile, Replay
 
@@ -38,37 +39,6 @@ class Moment:
     seconds: float
 
 
-class EventTracker(Protocol):
-    """The part of the tracker a stream needs."""
-
-    def hear(
-        self,
-        stream: StreamName,
-        sequence: int,
-        payload: bytes,
-        heard_at: datetime,
-        replayed: bool = False,
-    ) -> Heard:
-        """Take one batch."""
-        ...
-
-    def missing(self, stream: StreamName) -> range:
-        """The batches to be heard before the one that came."""
-        ...
-
-    def give_up(self, stream: StreamName, reason: str) -> None:
-        """They cannot be had."""
-
-    def lost(self, stream: StreamName, reason: str) -> None:
-        """Something may be missing that no number shows."""
-
-    def restarted(self, stream: StreamName, heard_at: datetime) -> None:
-        """The publisher began anew."""
-
-    def connected(self, stream: StreamName, is_connected: bool) -> None:
-        """Whether the publisher is connected."""
-
-
 class Replays(Protocol):
     """Where a stream's past can be asked for."""
 
@@ -85,7 +55,7 @@ class Follower:
     def __init__(
         self,
         stream: StreamName,
-        tracker: EventTracker,
+        tracker: Tracker,
         replays: Replays | None,
         replay_seconds: float,
     ) -> None:

@@ -6,15 +6,14 @@ again: counts are not lost to a full disk.
 """
 
 import logging
-import threading
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 import duckdb
 
-from exporter.blocks.rows import Drained, UsedPrefix
+from exporter.background import Background
+from exporter.blocks.rows import Drained
+from exporter.blocks.tracker import Tracker
 from exporter.errors import PrefixscopeError
 from exporter.sources.events.touched import NewRows
 from exporter.store.blocks import write_drained
@@ -27,43 +26,20 @@ DRAIN_SECONDS = 3.0
 PASSING = (duckdb.Error, PrefixscopeError, MemoryError)
 
 
-class DrainedTracker(Protocol):
-    """The part of the tracker the keeper needs."""
-
-    def touch(self, rows: Iterable[UsedPrefix]) -> None:
-        """Requests that were stored."""
-
-    def drain(self, now: datetime) -> Drained:
-        """What happened since the last drain."""
-        ...
-
-
-class BlockKeeper:
+class BlockKeeper(Background):
     """Drains the tracker into the store until stopped. `keep_once` is one round of it."""
 
-    def __init__(self, store: Store, tracker: DrainedTracker) -> None:
+    def __init__(self, store: Store, tracker: Tracker) -> None:
+        super().__init__("blocks")
         self._store = store
         self._tracker = tracker
         self._rows = NewRows(store)
         self._unwritten = Drained()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="blocks", daemon=True)
-
-    def start(self) -> None:
-        """Begin in the background."""
-        self._thread.start()
 
     def stop(self) -> None:
         """End; what was heard until now is in the store then."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        super().stop()
         self.keep_once()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
 
     def keep_once(self) -> None:
         """Show the tracker the new rows and write what it has to say. What fails is logged, and

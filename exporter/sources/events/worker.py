@@ -5,17 +5,17 @@ that a busy engine or a long replay keeps none of the others waiting.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 import zmq
 
+from exporter.background import Background
 from exporter.blocks.order import StreamName
+from exporter.blocks.tracker import Tracker
 from exporter.sources.discovery import Target
-from exporter.sources.events.follower import EventTracker, Follower, Moment
+from exporter.sources.events.follower import Follower, Moment
 from exporter.sources.events.frames import BadFrames, live_batch, replayed_batch
 from exporter.sources.events.hearing import Hearing, Stream, say_once
 from exporter.sources.events.settings import EventSettings, leak_of
@@ -48,26 +48,18 @@ GONE_SECONDS = 3_600.0
 Key = tuple[str, str | None]
 
 
-class WorkerTracker(EventTracker, Protocol):
-    """The part of the tracker the worker needs."""
-
-    def malformed(self, stream: StreamName) -> None:
-        """A message was no batch of events."""
-
-    def forget(self, stream: StreamName) -> None:
-        """The stream will not be heard again."""
-
-
-class EventWorker:
-    """Hears the configured streams until stopped. `targets` gives the scraped engines of now."""
+class EventWorker(Background):
+    """Hears the configured streams until stopped; what was not heard then is asked for after the
+    next start. `targets` gives the scraped engines of now."""
 
     def __init__(
         self,
-        tracker: WorkerTracker,
+        tracker: Tracker,
         entries: Sequence[EventSettings],
         targets: Callable[[], Sequence[Target]] = tuple,
         context: Context | None = None,
     ) -> None:
+        super().__init__("events")
         self._tracker = tracker
         self._entries = entries
         self._targets = targets
@@ -78,28 +70,15 @@ class EventWorker:
         self._replies: dict[Socket, Stream | Hearing] = {}
         self._failed: dict[Key, str] = {}
         self._refresh_due = 0.0
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
     # ---------------------------------------------------------------- running
 
     def start(self) -> None:
-        """Begin to listen in the background."""
+        """Begin to listen, and say what is sent for others to hear."""
         for entry in self._entries:
             if (leak := leak_of(entry)) is not None:
                 logger.warning("events %s: %s", entry.endpoint, leak)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; what has not been heard yet is lost, and asked for after the next start."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        super().start()
 
     def _run(self) -> None:
         if self._own_context:

@@ -2,10 +2,10 @@
 
 import threading
 
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import SourceNames
 from exporter.sources.objects.intake import ObjectReader
 from exporter.sources.passes import PassFollower
-from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.records import EngineSample, ReplicaRole
-from exporter.sources.discovery import TargetSettings
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.increase import TargetIdentity, TargetState
 from exporter.sources.page_files import RecordedPage
 from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.sources.prometheus.names import AskedTarget, Naming, labels_key
 from exporter.sources.prometheus.pages import DOWN
+from exporter.sources.target_settings import TargetSettings
 from exporter.store import backfills
 from exporter.store.backfills import Filled, Span, free_spans
 from exporter.store.samples import TargetRow, append_samples, load_targets

@@ -6,16 +6,16 @@ has. It lags behind by its scrape interval and ours.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import duckdb
 
+from exporter.background import Background
 from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
-from exporter.sources.discovery import Target, TargetSettings
+from exporter.sources.discovery import Target
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.increase import TargetIdentity, TargetState
 from exporter.sources.page_files import RecordedPage
@@ -26,6 +26,7 @@ from exporter.sources.prometheus.names import Naming, labels_key
 from exporter.sources.prometheus.pages import DOWN, PastPage, pages_of
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.prometheus.targets import PastTarget, find_targets
+from exporter.sources.target_settings import TargetSettings
 from exporter.store import backfills
 from exporter.store.samples import (
     TargetRow,
@@ -65,7 +66,7 @@ class _Followed:
     replicas: frozenset[str] = frozenset()
 
 
-class PrometheusSource:
+class PrometheusSource(Background):
     """Follows the engines of one Prometheus until stopped. `read_once` is for tests."""
 
     def __init__(
@@ -76,6 +77,7 @@ class PrometheusSource:
         on_samples: Callable[[Sequence[EngineSample]], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__("prometheus")
         self._store = store
         self._settings = settings
         self._targets = targets
@@ -85,26 +87,9 @@ class PrometheusSource:
         self._followed: dict[str, _Followed] = {}
         self._polled: set[str] = set()
         self._refresh_due = 0.0
-        self._stopped = threading.Event()
         self._api = PrometheusApi(settings, self._wait)
-        self._thread = threading.Thread(target=self._run, name="prometheus", daemon=True)
         self.tried = False
         self.error: str | None = None
-
-    def start(self) -> None:
-        """Begin to read in the background."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the work in hand."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the reading thread runs."""
-        return self._thread.is_alive()
 
     @property
     def rows(self) -> list[TargetRow]:

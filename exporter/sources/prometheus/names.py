@@ -11,16 +11,9 @@ import duckdb
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.records import ReplicaRole
-from exporter.sources.discovery import (
-    DEFAULT_PATH,
-    Discovery,
-    DiscoveryFailed,
-    Target,
-    TargetSettings,
-    address_of,
-    replica_of,
-)
+from exporter.sources.discovery import Discovery, DiscoveryFailed, Target, address_of, replica_of
 from exporter.sources.prometheus.targets import INSTANCE
+from exporter.sources.target_settings import DEFAULT_PATH, TargetSettings
 from exporter.store.samples import load_targets
 
 _RANK = re.compile(r"/\d+$")

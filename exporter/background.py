@@ -1,27 +1,26 @@
-"""Work that is done now and then in the background, whatever goes wrong with it."""
+"""Work in a thread of its own, from the start of the exporter to its end."""
 
 import logging
 import threading
 from abc import ABC, abstractmethod
 
 
-class Repeated(ABC):
-    """Runs until stopped. A kind of work says what one round is, and when the next is due.
-    `trouble`: what is logged when a round fails, before the next one is tried."""
+class Background(ABC):
+    """A thread that works until it is stopped. A kind of work says what it does."""
 
-    def __init__(self, name: str, trouble: str) -> None:
-        self._trouble = trouble
+    def __init__(self, name: str) -> None:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; the first round comes after the first pause."""
+        """Begin in the background."""
         self._thread.start()
 
     def stop(self) -> None:
         """End, after the work in hand."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     @property
     def alive(self) -> bool:
@@ -29,8 +28,21 @@ class Repeated(ABC):
         return self._thread.is_alive()
 
     @abstractmethod
+    def _run(self) -> None:
+        """Work until `_stopped` is set."""
+
+
+class Repeated(Background):
+    """Work that is done now and then, whatever goes wrong with it: what one round is, and when the
+    next is due. `trouble`: what is logged when a round fails, before the next one is tried."""
+
+    def __init__(self, name: str, trouble: str) -> None:
+        super().__init__(name)
+        self._trouble = trouble
+
+    @abstractmethod
     def pause_seconds(self) -> float:
-        """How long until the next round."""
+        """How long until the next round, the first one too."""
 
     @abstractmethod
     def do_once(self) -> None:
