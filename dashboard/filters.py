@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 
+from queries.times import as_utc
+
 RANGES = {"1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d", "30d": "30 d"}
 DEFAULT_RANGE = "6h"
 COMPARISONS = {"previous": "the time before", "week": "a week earlier", "off": "nothing"}
@@ -140,7 +142,6 @@ def _time(text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return as_utc(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         return None

@@ -23,6 +23,7 @@ from exporter.records import OUTCOMES, TIERS
 from exporter.store.counters import TTFT_BOUNDS, Snapshot
 from exporter.store.samples import TargetRow
 from exporter.verdicts import NO_VERDICTS, Verdicts, add_verdicts
+from queries.times import as_utc
 from replay.causes import CAUSES
 
 NO_TIER = "unknown"  # cached tokens whose tier nobody named; keeps the sum over tiers whole
@@ -179,7 +180,7 @@ def _add_target(page: Page, target: TargetRow) -> None:
     if target.duration_seconds is not None:
         page["prefixscope_scrape_duration_seconds"].add(labels, target.duration_seconds)
     if target.last_success is not None:
-        seconds = _aware(target.last_success).timestamp()
+        seconds = as_utc(target.last_success).timestamp()
         page["prefixscope_target_last_success_timestamp_seconds"].add(labels, seconds)
 
 
@@ -194,7 +195,7 @@ def _add_ingest(page: Page, counters: Snapshot) -> None:
         labels = label_text(("label",), (label,))
         page["prefixscope_folded_label_values"].add(labels, counters.folded.get(label, 0))
     if counters.last_arrived is not None:
-        lag = (datetime.now(UTC) - _aware(counters.last_arrived)).total_seconds()
+        lag = (datetime.now(UTC) - as_utc(counters.last_arrived)).total_seconds()
         page["prefixscope_ingest_lag_seconds"].add("", max(0.0, lag))
 
 
@@ -209,11 +210,6 @@ def _add_bounded(
         sums[key] = sums.get(key, 0) + count
     for key, count in sums.items():
         family.add(label_text(names, key), count)
-
-
-def _aware(instant: datetime) -> datetime:
-    """The store speaks UTC without saying so."""
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _store_bytes(store_file: Path) -> int:

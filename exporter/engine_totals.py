@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 
 from exporter.records import TIERS, EngineSample
+from queries.times import utc_without_zone
 
 EngineKey = tuple[str, str]  # model ('' = not given), replica
 # Gauge of EngineCounters -> field of a sample.
@@ -93,7 +94,7 @@ class EngineTotals:
 
     def restore(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Start the replicas of polled targets that were seen in the last day at 0."""
-        since = (self._now() - timedelta(days=1)).astimezone(UTC).replace(tzinfo=None)
+        since = utc_without_zone(self._now() - timedelta(days=1))
         known = cursor.execute(KNOWN_REPLICAS, [since]).fetchall()
         with self._lock:
             for model, replica in known:

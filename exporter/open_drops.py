@@ -12,6 +12,7 @@ from exporter.store.store import Store
 from queries import registry
 from queries.on_call.expected import bands
 from queries.on_call.onset import onset
+from queries.times import utc_without_zone
 
 Labels = tuple[str, str, str, str, str]  # basis, model, route, template, tenant
 
@@ -27,7 +28,7 @@ def kept(cursor: duckdb.DuckDBPyConnection, until: datetime) -> dict[Labels, dat
     rows = cursor.execute(
         "SELECT basis, model, route, template, tenant, since FROM open_drops"
         " WHERE judged > $after AND judged <= $until",
-        {"after": _stored(until - FORGOTTEN_AFTER), "until": _stored(until)},
+        {"after": utc_without_zone(until - FORGOTTEN_AFTER), "until": utc_without_zone(until)},
     ).fetchall()
     return {(b, m, r, te, ta): since.replace(tzinfo=UTC) for b, m, r, te, ta, since in rows}
 
@@ -36,7 +37,8 @@ def keep(store: Store, drops: Mapping[Labels, datetime], until: datetime) -> Non
     """These last at `until` and no others. Without any, then and now, nothing is written."""
     if not drops and not store.cursor().execute("SELECT 1 FROM open_drops LIMIT 1").fetchall():
         return
-    rows = [(*labels, _stored(since), _stored(until)) for labels, since in drops.items()]
+    judged = utc_without_zone(until)
+    rows = [(*labels, utc_without_zone(since), judged) for labels, since in drops.items()]
     with store.write() as cursor:
         cursor.execute("DELETE FROM open_drops")
         for row in rows:
@@ -67,8 +69,3 @@ def began(
     steps = registry.rows(registry.run(cursor, over_time, {**asked, "step_seconds": STEP_SECONDS}))
     found = onset(steps, bands([row for row in judged if row["basis"] == basis], window), level)
     return None if found is None else found.at
-
-
-def _stored(moment: datetime) -> datetime:
-    """As the store keeps times."""
-    return moment.astimezone(UTC).replace(tzinfo=None)

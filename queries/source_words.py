@@ -5,9 +5,10 @@ gives its own way to quote them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from queries.times import as_utc
 from replay.counted import counted as in_words
 
 Row = Mapping[str, Any]
@@ -94,7 +95,7 @@ def details(row: Row) -> str:
 def _time(moment: datetime | str) -> str:
     """As Arrow or JSON brought it."""
     time = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    return f"{time.astimezone(UTC) if time.tzinfo else time:%Y-%m-%d %H:%M}"
+    return f"{as_utc(time):%Y-%m-%d %H:%M}"
 
 
 _PAIRS = {

@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from exporter.blocks.rows import BlockMinute, BlockReset, BlockStream, Drained, 
 from exporter.blocks.snapshot import BlocksSnapshot, CacheSnapshot, StreamSnapshot
 from exporter.blocks.wire import BadBatch, Decoder
 from exporter.records import EngineSample, Tier
+from queries.times import as_utc
 from replay.hashes import HASH_GRAIN_TOKENS, hash_key_id
 
 __all__ = ["Heard", "StreamName", "Tracker"]
@@ -219,7 +220,7 @@ class Tracker:
         if not len(chain):
             return
         self._contents.remember(row, chain)
-        ts = _utc(row.ts).timestamp()
+        ts = as_utc(row.ts).timestamp()
         cached = math.inf if row.cached_tokens is None else row.cached_tokens
         for publisher in self._serving(row):
             publisher.tiers.flush()
@@ -341,7 +342,3 @@ class Tracker:
         """What the state of all caches takes."""
         with self._lock:
             return sum(cache.bytes for _, _, cache in self._caches())
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,9 +1,11 @@
 """Numbers, names and times as people read them. Unknown is a dash, never 0."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from queries.times import as_utc
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -42,7 +44,7 @@ def moment(value: object) -> datetime:
     time = datetime.fromisoformat(value) if isinstance(value, str) else value
     if not isinstance(time, datetime):
         raise TypeError(f"not a time: {value!r}")
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return as_utc(time)
 
 
 def about(row: Row) -> str:

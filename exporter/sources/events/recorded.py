@@ -6,7 +6,7 @@ one file are data-parallel ranks, counted from the lowest port. `recorded_lines`
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import BinaryIO
 
@@ -22,6 +22,7 @@ from exporter.sources.events.recorded_lines import Recorded, read_recorded
 from exporter.sources.events.touched import Past, past_rows, past_samples
 from exporter.store.blocks import write_drained
 from exporter.store.store import Store
+from queries.times import as_utc
 
 FORMAT = "kv-events"
 # Lines looked at before the first is taken: by then every rank has spoken.
@@ -252,7 +253,7 @@ class _Intake:
         if rows := self._rows.until(at):
             self._tracker.touch(rows)
         if samples := self._samples.until(at):
-            self._tracker.sampled([sample.model_copy(update={"ts": _utc(sample.ts)})
+            self._tracker.sampled([sample.model_copy(update={"ts": as_utc(sample.ts)})
                                    for sample in samples])  # fmt: skip
 
     def _drain(self, now: datetime, *, is_end: bool = False) -> None:
@@ -274,8 +275,3 @@ class _Intake:
         row = cursor.execute("SELECT bool_or(connected) FROM block_streams").fetchone()
         cursor.close()
         return bool(row and row[0])
-
-
-def _utc(moment: datetime) -> datetime:
-    """The store keeps times in UTC without a zone."""
-    return moment.replace(tzinfo=UTC)

@@ -6,7 +6,7 @@ file is another stream's, such as another rank's, so the message the store has l
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from exporter.blocks.rows import Drained, Renamed
 from exporter.errors import PrefixscopeError
 from exporter.sources.events.recorded_lines import Recorded
 from exporter.store.store import Store
+from queries.times import as_utc
 
 # The store keeps microseconds, messages have fractions of them.
 _SAME_SECONDS = 5e-6
@@ -67,7 +68,7 @@ class KnownRecordings:
             {"source": source, "replica": replica},
         ).fetchall()
         cursor.close()
-        self._known = {name: _Known(_utc(until), _unix(last)) for name, until, last in found}
+        self._known = {name: _Known(as_utc(until), _unix(last)) for name, until, last in found}
 
     @property
     def has_ranks_only(self) -> bool:
@@ -168,12 +169,8 @@ def _head(line: Recorded) -> _Head | None:
         return None
 
 
-def _utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC)
-
-
 def _unix(moment: datetime | None) -> float | None:
-    return None if moment is None else _utc(moment).timestamp()
+    return None if moment is None else as_utc(moment).timestamp()
 
 
 _HEAD = msgspec.msgpack.Decoder(_Head)

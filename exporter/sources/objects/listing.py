@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from exporter.sources.objects.place import Listed, Prefix
+from queries.times import as_utc
 
 _PAGE_OBJECTS = 1000
 _MODIFIED = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
@@ -81,7 +82,7 @@ def _listed(key: str, size: int, entry: Mapping[str, Any]) -> Listed:
 def _moment(value: object) -> datetime:
     """A time as a library states it; without one the object counts as written just now."""
     if isinstance(value, datetime):
-        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+        return as_utc(value)
     if isinstance(value, str):
         return _moment(datetime.fromisoformat(value))
     if isinstance(value, int | float):

@@ -35,7 +35,7 @@ from exporter.sources.spend_logs.table import (
 from exporter.store.append import Stream, append
 from exporter.store.bookmarks import Bookmark, Read, keyed
 from exporter.store.store import Store
-from queries.times import utc_without_zone
+from queries.times import as_utc, utc_without_zone
 from replay.counted import counted
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class _Gathered:
         return [
             Read(name, _VERSION, moment)
             for name, start in zip(self.names, self.starts, strict=True)
-            if (moment := _aware(start)) >= self.done
+            if (moment := as_utc(start)) >= self.done
         ]
 
 
@@ -212,7 +212,7 @@ class SpendLogReader:
             while (page := self._page(database, asked, at)) is not None:
                 at = page.until
                 progress(gathered.add(page.rows, self._store.key))
-                gathered.done = max(begun, min(_aware(at.start), settled))
+                gathered.done = max(begun, min(as_utc(at.start), settled))
                 if gathered.size >= BATCH_BYTES:
                     self._store_rows(gathered)
                     gathered = _Gathered(gathered.done)
@@ -286,11 +286,6 @@ def _now(database: Database) -> datetime:
     [(now,)] = database.rows("SELECT now()")
     found: datetime = now
     return found
-
-
-def _aware(moment: datetime) -> datetime:
-    """Times without a zone are UTC in LiteLLM's tables."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _as_column(moment: datetime, has_zone: bool) -> datetime:

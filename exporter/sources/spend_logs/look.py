@@ -6,7 +6,7 @@ the size of the columns alone.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 from exporter.errors import PrefixscopeError
@@ -14,6 +14,7 @@ from exporter.sources.spend_logs.daily import BY_USER
 from exporter.sources.spend_logs.database import Database, DatabaseError
 from exporter.sources.spend_logs.place import Address, SpendLogSettings
 from exporter.sources.spend_logs.table import Table, find_table, spend_log_table
+from queries.times import as_utc
 
 _CONFIG = "LiteLLM_Config"
 _NEWEST_ROWS = 50
@@ -65,8 +66,8 @@ def _seen(database: Database) -> dict[str, Any]:
     [(indexed, may_write)] = database.rows(_RIGHTS, table.qualified)
     return {
         "now": now,
-        "oldest": _utc(oldest),
-        "newest": _utc(newest),
+        "oldest": oldest and as_utc(oldest),
+        "newest": newest and as_utc(newest),
         "indexed": indexed,
         "may_write": may_write,
         "holds_prompts": _holds_prompts(database, table),
@@ -83,10 +84,6 @@ SELECT CASE WHEN c.relkind IN ('r', 'p') THEN EXISTS (
         WHERE i.indrelid = c.oid AND i.indisvalid AND a.attname = 'startTime') END,
     has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
 FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass($1)"""
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _holds_prompts(database: Database, table: Table) -> bool | None:
