@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from exporter.errors import PrefixscopeError
 from exporter.records import ReplicaRole
 from exporter.sources.formats import format_named
-from exporter.sources.formats.compile import DEFAULTS
+from exporter.sources.formats.expressions import DEFAULTS
 from exporter.sources.objects.place import ObjectSettings, Prefix, is_object_path
 from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.spend_logs.place import Address, SpendLogSettings, is_database_path

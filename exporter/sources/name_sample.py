@@ -17,7 +17,8 @@ import duckdb
 import pyarrow as pa
 
 from exporter.errors import PrefixscopeError
-from exporter.sources.formats.compile import DEFAULTS, compile_careful
+from exporter.sources.formats.careful import compile_careful
+from exporter.sources.formats.expressions import DEFAULTS
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import rule_values, with_names
 from exporter.sources.formats.reshape import as_lines, reshaped

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from exporter.causes.corrections import keep_corrected
 from exporter.prompts.lines import reshape_of
-from exporter.sources.formats.compile import DEFAULTS, compile_careful
+from exporter.sources.formats.careful import compile_careful
+from exporter.sources.formats.expressions import DEFAULTS
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.quick import compile_quick, compile_told
 from exporter.sources.lines import SCHEMA, BadLine, LineBatch, for_threads

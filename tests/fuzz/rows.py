@@ -15,7 +15,7 @@ from random import Random
 from exporter.errors import PrefixscopeError
 from exporter.records import Request
 from exporter.sources.formats import FORMATS, format_named
-from exporter.sources.formats.compile import TEXT_LIMIT
+from exporter.sources.formats.expressions import TEXT_LIMIT
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.reshape import LEFT_OUT
 from exporter.sources.intake import IngestSummary, Intake

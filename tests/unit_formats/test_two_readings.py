@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from exporter.sources.formats import FORMATS, format_named
 from exporter.sources.formats.aside import Aside
-from exporter.sources.formats.compile import DEFAULTS, compile_careful
+from exporter.sources.formats.careful import compile_careful
+from exporter.sources.formats.expressions import DEFAULTS
 from exporter.sources.formats.mapping import Field, LogFormat
 from exporter.sources.formats.quick import compile_quick
 from exporter.store.store import Store

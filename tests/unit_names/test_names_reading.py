@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exporter.sources.formats import FORMATS, format_named
-from exporter.sources.formats.compile import compile_careful
+from exporter.sources.formats.careful import compile_careful
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import with_names
 from exporter.sources.formats.quick import compile_quick

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exporter.sources.formats import FORMATS
-from exporter.sources.formats.compile import request_columns
+from exporter.sources.formats.expressions import request_columns
 from exporter.sources.formats.mapping import LogFormat
 from exporter.sources.formats.names import with_names
 from exporter.store.store import Store

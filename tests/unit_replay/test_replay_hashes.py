@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.formats.compile import COMPUTED
+from exporter.sources.formats.expressions import COMPUTED
 from replay.hashes import (
     HASH_GRAIN_TOKENS,
     chain_hashes,

@@ -1,7 +1,7 @@
 """What a log format is: a typed table from paths in a row to fields of a `Request`.
 
-A format is data. `compile.py` turns the table into one SQL that files, HTTP batches and
-followed logs all run, so a new format adds a table, not code. Only where rows are no flat JSON
+A format is data. `careful.py` and `quick.py` turn the table into the SQL that files, HTTP batches
+and followed logs all run, so a new format adds a table, not code. Only where rows are no flat JSON
 objects, one a line, a format also says how to make them so (`reshape`, `documents`).
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from exporter.sources.formats.compile import TEXT_LIMIT
+from exporter.sources.formats.expressions import TEXT_LIMIT
 from exporter.sources.formats.mapping import LogFormat, Naming
 from exporter.sources.name_checks import SUBJECT_LIMIT, steps_of
 from exporter.sources.names import Rule, SourceNames

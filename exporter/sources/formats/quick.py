@@ -9,7 +9,7 @@ from functools import cache
 
 from exporter.sources.formats.aside import SET_ASIDE
 from exporter.sources.formats.basis import NOBODY_KNOWS
-from exporter.sources.formats.compile import (
+from exporter.sources.formats.expressions import (
     COMPUTED,
     EARLIEST,
     LARGEST_COUNT,
