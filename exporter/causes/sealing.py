@@ -7,8 +7,7 @@ transaction, so that no minute is sealed twice and none left out, however the pr
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +20,7 @@ from exporter.causes import state as states
 from exporter.causes.live import LiveMissed
 from exporter.causes.naming import NamedPart, Reset, RowSpan, named_parts
 from exporter.causes.settings import CauseSettings
+from exporter.causes.spans import Span, sealable_until, spans
 from exporter.causes.state import CauseState
 from exporter.isolation.crossed import CrossedTotals, EngineKey, add_crossed
 from exporter.store.database import cursor_beside
@@ -33,11 +33,7 @@ HeldSince = Callable[[float], Sequence[HeldCache]]
 
 _log = logging.getLogger(__name__)
 
-SEAL_AFTER = timedelta(minutes=2)
-_MINUTE = timedelta(minutes=1)
 _FOLD_PATIENCE_SECONDS = 1.0
-# A span of minutes is named at once as far as its chains have so many hashes, and rows.
-_SPAN_HASHES, _SPAN_ROWS = 1_000_000, 50_000
 # What is remembered of a block takes two bytes more for each replica that was ever met: so many
 # may have been, or so many times those that served of late.
 MOST_REPLICAS, MOST_TIMES_SERVING = 64, 4
@@ -46,37 +42,6 @@ _OF_LATE = timedelta(hours=1)
 _NO_RESET = "lost_events"
 # How much later than it happened a reset may be told.
 _RESET_SLACK = timedelta(hours=1)
-
-_MINUTES = """
-    SELECT date_trunc('minute', ts) AS minute,
-        count(*) FILTER (len(block_hashes) > 0),
-        coalesce(sum(len(block_hashes) + coalesce(len(content_hashes), 0)
-            + coalesce(len(piece_hashes), 0)), 0)::BIGINT
-    FROM requests
-    WHERE ts >= $since AND ts < $until AND prompt_tokens > 0
-        AND replica_role IS DISTINCT FROM 'decode'
-    GROUP BY minute ORDER BY minute"""
-_LATE = """
-    SELECT batch,
-        count(*) FILTER (len(block_hashes) > 0),
-        coalesce(sum(len(block_hashes) + coalesce(len(content_hashes), 0)
-            + coalesce(len(piece_hashes), 0)), 0)::BIGINT
-    FROM requests WHERE batch > $counted AND ts < $sealed
-    GROUP BY batch ORDER BY batch"""
-# Where rows older than the live window still come in, the minutes from there on wait for the rest.
-_COMING = """
-    SELECT min(ts) FROM requests
-    WHERE arrived >= $lately AND ts >= $sealed AND ts < arrived - to_seconds($live_seconds)"""
-
-
-@dataclass(frozen=True)
-class _Span:
-    """Minutes that are sealed together, from the first one with rows on; late rows of batches up to
-    `newest` with them (None: all)."""
-
-    since: datetime
-    until: datetime
-    newest: int | None = None
 
 
 class Sealer:
@@ -139,9 +104,10 @@ class Sealer:
             if state is None:
                 return 0
             self._forget_if_many(cursor, state)
-            until = _limit(cursor, state, now, self._store, wait_for_older)
+            live_seconds = self._store.settings.live_window_seconds
+            until = sealable_until(cursor, state, now, live_seconds, wait_for_older)
             sealed = 0
-            for span in list(_spans(cursor, state, until)):
+            for span in list(spans(cursor, state, until)):
                 if is_stopped():
                     break
                 self._seal_span(cursor, state, span)
@@ -178,7 +144,7 @@ class Sealer:
                 states.begin_anew(writer, state)
         return state
 
-    def _seal_span(self, cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> None:
+    def _seal_span(self, cursor: duckdb.DuckDBPyConnection, state: CauseState, span: Span) -> None:
         parts: list[NamedPart] = []
         with cursor_beside(cursor) as reader:
             counted = self._begin_reading(reader, state, span)
@@ -208,7 +174,7 @@ class Sealer:
             self.crossed.add(more)
 
     def _begin_reading(
-        self, reader: duckdb.DuckDBPyConnection, state: CauseState, span: _Span
+        self, reader: duckdb.DuckDBPyConnection, state: CauseState, span: Span
     ) -> dict[str, Any]:
         """Which rows are counted now. From here on `reader` sees no other rows, and what takes
         their place is noted."""
@@ -220,7 +186,7 @@ class Sealer:
             "since": state.sealed, "until": span.until, "counted": state.batch, "newest": newest,
         }  # fmt: skip
 
-    def _held(self, span: _Span) -> tuple[HeldCache, ...]:
+    def _held(self, span: Span) -> tuple[HeldCache, ...]:
         """What caches held, as far as that is still remembered."""
         if self._held_since is None:
             return ()
@@ -233,61 +199,6 @@ def _begun(cursor: duckdb.DuckDBPyConnection) -> CauseState | None:
         "SELECT date_trunc('minute', min(ts)) FROM requests WHERE prompt_tokens > 0"
     ).fetchone() or (None,)
     return None if first is None else CauseState(first, 0)
-
-
-def _limit(
-    cursor: duckdb.DuckDBPyConnection,
-    state: CauseState,
-    now: datetime,
-    store: Store,
-    wait_for_older: bool,
-) -> datetime:
-    """Up to where minutes can be sealed."""
-    limit = _whole_minute(now - SEAL_AFTER)
-    if not wait_for_older:
-        return limit
-    (coming,) = cursor.execute(
-        _COMING,
-        {
-            "lately": now - SEAL_AFTER,
-            "sealed": state.sealed,
-            "live_seconds": store.settings.live_window_seconds,
-        },
-    ).fetchone() or (None,)
-    return limit if coming is None else min(limit, _whole_minute(coming))
-
-
-def _spans(
-    cursor: duckdb.DuckDBPyConnection, state: CauseState, until: datetime
-) -> Iterator[_Span]:
-    """The minutes that have rows, as many at once as memory is meant for. Late rows go with the
-    first; where they are too many, or alone, they are spans that end where the last one did.
-
-    Neither a minute, whose causes are named once, nor a batch is cut. A batch is 16 MiB of a file
-    or one body, so it has a few million hashes at most.
-    """
-    late = cursor.execute(_LATE, {"counted": state.batch, "sealed": state.sealed}).fetchall()
-    rows = hashes = 0
-    for place, (_, chains, more) in enumerate(late):
-        if rows and _is_too_much(rows + chains, hashes + more):
-            yield _Span(state.sealed, state.sealed, late[place - 1][0])
-            rows = hashes = 0
-        rows, hashes = rows + chains, hashes + more
-    since = state.sealed
-    minutes = cursor.execute(_MINUTES, {"since": since, "until": until}).fetchall()
-    for place, (minute, chains, more) in enumerate(minutes):
-        if rows and _is_too_much(rows + chains, hashes + more):
-            yield _Span(since, minute)
-            since, rows, hashes = minute, 0, 0
-        elif not place:
-            since = minute
-        rows, hashes = rows + chains, hashes + more
-    if minutes or late:
-        yield _Span(since, minutes[-1][0] + _MINUTE if minutes else state.sealed)
-
-
-def _is_too_much(rows: int, hashes: int) -> bool:
-    return hashes > _SPAN_HASHES or rows > _SPAN_ROWS
 
 
 def _rows(
@@ -305,7 +216,7 @@ def _rows(
     ).to_arrow_table()
 
 
-def _resets(cursor: duckdb.DuckDBPyConnection, state: CauseState, span: _Span) -> tuple[Reset, ...]:
+def _resets(cursor: duckdb.DuckDBPyConnection, state: CauseState, span: Span) -> tuple[Reset, ...]:
     """What the store tells of resets until the end of a span. A part may not have had rows for
     long, and is then told those of all the time."""
     told = [datetime.fromtimestamp(part.until, UTC) for part in state.parts.values()]
@@ -326,7 +237,3 @@ def reset_moments(table: pa.Table) -> tuple[Reset, ...]:
 def _newest_batch(cursor: duckdb.DuckDBPyConnection) -> int:
     [(newest,)] = cursor.execute("SELECT coalesce(max(batch), 0) FROM requests").fetchall()
     return int(newest)
-
-
-def _whole_minute(moment: datetime) -> datetime:
-    return moment.replace(second=0, microsecond=0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.causes import sealing, state
+from exporter.causes import sealing, spans, state
 from exporter.causes.packed import packed, unpacked
 from exporter.causes.sealing import Sealer
 from exporter.causes.settings import CauseSettings
@@ -396,7 +396,7 @@ def test_what_another_version_kept_is_begun_anew(
 def test_a_long_backlog_is_sealed_in_parts_and_can_be_stopped_between(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealing, "_SPAN_ROWS", 2)
+    monkeypatch.setattr(spans, "_SPAN_ROWS", 2)
     put(store, [row(minute, [1, 2]) for minute in range(5)])
     sealer = Sealer(store)
     answers = iter([False, True])
@@ -417,7 +417,7 @@ def test_older_rows_are_not_late_before_anything_is_sealed(store: Store) -> None
 
 
 def test_many_late_rows_are_taken_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "_SPAN_ROWS", 2)
+    monkeypatch.setattr(spans, "_SPAN_ROWS", 2)
     put(store, [row(0, [9])])
     sealer = Sealer(store)
     sealer.seal(at(9))
