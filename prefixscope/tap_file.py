@@ -14,8 +14,8 @@ from prefixscope import __version__
 
 # Each module needs only those before it.
 MODULES = (
-    "settings", "usage", "watching", "asking", "asked", "tokenizing", "sinks", "rows", "recorder",
-    "middleware",
+    "settings", "usage", "watching", "asking", "asked", "tokenizing", "sinks", "key", "rows",
+    "recorder", "middleware",
 )  # fmt: skip
 _OUR_PACKAGES = ("prefixscope", "replay")
 

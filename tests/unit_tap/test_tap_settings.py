@@ -6,7 +6,7 @@ import pytest
 
 from prefixscope.settings import load_settings
 from prefixscope.tap import Tap
-from prefixscope.tap.middleware import tap_key
+from prefixscope.tap.key import tap_key
 from prefixscope.tap.settings import BadTapSettings, Pick, TapSettings, tap_settings
 from tests.running import ROOT
 from tests.unit_tap.scripted import Script
