@@ -37,11 +37,10 @@ _LEAST_NAMED_RATIO = 0.5
 
 @dataclass(frozen=True)
 class Figure:
-    """A value, in words where it is from, and whether it is measured or merely assumed."""
+    """A value, and in words where it is from."""
 
     value: float
     source: str
-    is_measured: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +176,7 @@ def _replicas(serving: Row, engines: Sequence[Row]) -> Figure:
         return Figure(count, "as the requests of the middle hour name them")
     if engines:
         return Figure(len(engines), "engines that were heard")
-    return Figure(1, "assumed, as none is named or heard", False)
+    return Figure(1, "assumed, as none is named or heard")
 
 
 def _capacity(memory: Sequence[Row]) -> Figure | None:
@@ -207,7 +206,7 @@ def _prefill(speeds: Sequence[Row]) -> Figure:
     rates = _numbers(speeds, "tokens_per_second")
     if not rates:
         usual = "assumed, as no replica has 100 requests of different lengths that tell it"
-        return Figure(USUAL_PREFILL_TOKENS_PER_SECOND, usual, False)
+        return Figure(USUAL_PREFILL_TOKENS_PER_SECOND, usual)
     requests = sum(_numbers(speeds, "requests"))
     least = min(_numbers(speeds, "fit"), default=0.0)
     bases = " and ".join(sorted({str(row.get("basis")) for row in speeds}))
@@ -218,7 +217,7 @@ def _prefill(speeds: Sequence[Row]) -> Figure:
 def _overhead(speeds: Sequence[Row]) -> Figure:
     rests = _numbers(speeds, "overhead_seconds")
     if not rests:
-        return Figure(0.0, "assumed, as nothing tells it apart from queue and network", False)
+        return Figure(0.0, "assumed, as nothing tells it apart from queue and network")
     return Figure(median(rests), f"intercept of the same{_median(rests)}")
 
 
@@ -226,7 +225,7 @@ def _decode(speeds: Sequence[Row]) -> Figure:
     rows = [row for row in speeds if _number(row, "seconds_per_token") is not None]
     if not rows:
         usual = "assumed, as too few requests tell their first and last token"
-        return Figure(USUAL_DECODE_SECONDS_PER_TOKEN, usual, False)
+        return Figure(USUAL_DECODE_SECONDS_PER_TOKEN, usual)
     times = _numbers(rows, "seconds_per_token")
     told, requests = sum(_numbers(rows, "told_requests")), sum(_numbers(rows, "requests"))
     said = (

@@ -9,7 +9,6 @@ from prefixscope.traces.file import name_of
 from prefixscope.traces.lines import kind_of
 from replay.counted import counted
 from replay.layout.recorded import has_times, recorded_of
-from replay.layout.tokens import Encode
 from replay.recorded import Recorded
 
 USUAL_BLOCK_TOKENS = 16
@@ -34,8 +33,8 @@ class LogTraffic:
         told = (
             f"{self.name}: {counted(len(prompts), 'request')} with their text, "
             f"{int(prompts.prompt_tokens.sum()):,} prompt tokens, "
-            f"{counted(len(prompts.blocks), 'block')} "
-            f"of {prompts.block_tokens} tokens, {prompts.distinct_blocks:,} different"
+            f"{counted(len(prompts.blocks), 'block')} of {prompts.block_tokens} tokens, "
+            f"{prompts.distinct_blocks:,} different"
         )
         return ". ".join((told, *self.notes))
 
@@ -47,24 +46,19 @@ def holds_prompts(path: Path) -> bool:
 
 
 def log_traffic(
-    paths: Sequence[Path],
-    block_tokens: int | None = None,
-    encode: Encode | None = None,
-    mends: bool = False,
+    paths: Sequence[Path], block_tokens: int | None = None, mends: bool = False
 ) -> LogTraffic:
     """The requests of logs that `lint` reads; with `mends` also as lint mends them.
 
     Raises PrefixscopeError for a file that cannot be read or has no prompt at all.
     """
     log = read_prompts(paths)
-    recorded = recorded_of(log.prompts, block_tokens or USUAL_BLOCK_TOKENS, encode, mends)
-    return LogTraffic(recorded, name_of(paths), tuple(_notes(log, encode)))
+    recorded = recorded_of(log.prompts, block_tokens or USUAL_BLOCK_TOKENS, mends)
+    return LogTraffic(recorded, name_of(paths), tuple(_notes(log)))
 
 
-def _notes(log: PromptLog, encode: Encode | None) -> list[str]:
-    notes = []
-    if encode is None:
-        notes.append("Tokens are approximate: equal text is equal tokens")
+def _notes(log: PromptLog) -> list[str]:
+    notes = ["Tokens are approximate: equal text is equal tokens"]
     if not has_times(log.prompts):
         notes.append("Not all rows have a time: they are taken as they stand, a second apart")
     if log.skipped:

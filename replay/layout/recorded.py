@@ -11,7 +11,7 @@ from replay.layout.findings import Finding, Report
 from replay.layout.prompt import Prompt
 from replay.layout.proof import Replay
 from replay.layout.search import in_time, searched
-from replay.layout.tokens import Encode, Tokenizer
+from replay.layout.tokens import Tokenizer
 from replay.prompts import Prompts
 from replay.recorded import Labels, Recorded
 from replay.traffic import Names, Numbers, Seconds, starts_of
@@ -20,14 +20,9 @@ NOTHING_FOUND = "lint finds nothing that comes always: there is nothing to mend"
 _WHOLE_64_BITS = (1 << 64) - 1
 
 
-def recorded_of(
-    prompts: Sequence[Prompt],
-    block_tokens: int = 16,
-    encode: Encode | None = None,
-    mends: bool = False,
-) -> Recorded:
-    """Requests in the order of their times, a second apart where not all have one. `encode`: the
-    model's tokenizer; without it tokens are approximate. ValueError without prompts.
+def recorded_of(prompts: Sequence[Prompt], block_tokens: int, mends: bool) -> Recorded:
+    """Requests in the order of their times, a second apart where not all have one; their tokens are
+    approximate. ValueError without prompts.
 
     With `mends` they are mended too as `lint` does it in its proof: in the text, at all places that
     change always. That takes some milliseconds a request.
@@ -36,9 +31,9 @@ def recorded_of(
         raise ValueError("a log without prompts is no traffic")
     if not mends:
         own = in_time(prompts)
-        replays = Replay(own, Tokenizer(encode), block_tokens)
+        replays = Replay(own, Tokenizer(), block_tokens)
         return _recorded(own, replays, block_tokens, [each.label for each in own])
-    found = searched(prompts, block_tokens, None, len(prompts), encode)
+    found = searched(prompts, block_tokens, None, len(prompts))
     templates = [""] * len(found.prompts)
     for name, numbers in found.templates.items():
         for number in numbers:

@@ -18,7 +18,7 @@ from replay.layout_chains.sequence import Change, change_of
 from replay.layout_chains.turns import Turns, turns_of
 from replay.layout_chains.verdicts import Verdict, verdict_of
 from replay.rules import CacheRule
-from replay.traffic import Numbers, Seconds
+from replay.traffic import Numbers
 
 # What is told of a place of a prompt (words shared with `lint`) …
 PLACE_KINDS = (
@@ -77,20 +77,17 @@ class LayoutFinding:
 
 
 def layout_findings(
-    prompts: Prompts,
-    rule: CacheRule,
-    is_hosted: bool = False,
-    restarts: Seconds | None = None,
+    prompts: Prompts, rule: CacheRule, is_hosted: bool = False
 ) -> list[LayoutFinding]:
     """Findings of the prompts of one template, what a fix would win most first.
 
-    `rule`: of the cache that serves them, `is_hosted`: its memory is its provider's; `restarts`:
-    known ones. Of one prompt, or of none, nothing is found.
+    `rule`: of the cache that serves them, `is_hosted`: its memory is its provider's. Of one prompt,
+    or of none, nothing is found.
     """
     if len(prompts) < 2:
         return []
     found = [each.finding for each in found_in(prompts)]
-    verdict = verdict_of(prompts, rule, is_hosted, restarts)
+    verdict = verdict_of(prompts, rule, is_hosted)
     if verdict is not None:
         found.append(_of_verdict(prompts, verdict))
     return sorted(found, key=lambda each: (-each.gain_tokens, each.from_token))

@@ -10,7 +10,7 @@ import numpy as np
 
 from replay.layout_chains.prompts import NOT_GIVEN, Codes, Prompts, reused_tokens
 from replay.rules import CacheRule
-from replay.traffic import NOT_REPORTED, Flags, Numbers, Seconds
+from replay.traffic import NOT_REPORTED, Flags, Numbers
 
 _NEARLY_ALL_RATIO = 0.8
 _MIN_MISSES = 2
@@ -28,7 +28,7 @@ class Verdict:
     rows: Numbers
     shared_tokens: int
     lost_tokens: int
-    changes: int = 0  # of the key, or restarts
+    changes: int = 0  # of the key
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,17 @@ class _Seen:
     misses: Flags
 
 
-def verdict_of(
-    prompts: Prompts, rule: CacheRule, is_hosted: bool, restarts: Seconds | None = None
-) -> Verdict | None:
+def verdict_of(prompts: Prompts, rule: CacheRule, is_hosted: bool) -> Verdict | None:
     """Why equal beginnings were not reused, where it is not for what prompts hold; None where they
     were, or where that is for the causes of an own engine (evicted, reset …) to say.
 
     `rule`: of the cache that served them; `is_hosted`: nobody but its provider knows its memory.
-    `restarts`: when the client or its cache began anew.
     """
     seen = _seen(prompts, rule)
     short = rule.too_short(prompts.prompt_tokens) & seen.known
     if short.sum() >= _MIN_MISSES and short.mean() >= _NEARLY_ALL_RATIO:
         return _verdict(prompts, "below_minimum", short, seen.any_scope)
-    return _too_short_for_a_block(prompts, rule, seen) or _by_misses(
-        prompts, seen, is_hosted, np.empty(0) if restarts is None else np.sort(restarts)
-    )
+    return _too_short_for_a_block(prompts, rule, seen) or _by_misses(prompts, seen, is_hosted)
 
 
 def _seen(prompts: Prompts, rule: CacheRule) -> _Seen:
@@ -84,22 +79,19 @@ def _too_short_for_a_block(prompts: Prompts, rule: CacheRule, seen: _Seen) -> Ve
     return _verdict(prompts, "short_prefix", shared, seen.any_scope)
 
 
-def _by_misses(prompts: Prompts, seen: _Seen, is_hosted: bool, restarts: Seconds) -> Verdict | None:
-    misses = seen.misses
+def _by_misses(prompts: Prompts, seen: _Seen, is_hosted: bool) -> Verdict | None:
+    misses, lost = seen.misses, seen.any_scope
     if misses.sum() < 1:
         return None
-    rows, lost = np.flatnonzero(misses), seen.any_scope
     scopes = _first_of(prompts.scope)
     # Every new key misses once; that one follows the other tells it from tenants.
     if _explain(scopes & misses, misses) and _in_turn(prompts.scope):
         return _verdict(prompts, "key_lineage", misses, lost, int((scopes & misses).sum()))
-    after = _first_after(prompts.started, restarts)
-    if len(restarts) and _explain(after & misses, misses):
-        return _verdict(prompts, "key_lineage", misses, lost, len(rows))
-    first = _first_of(prompts.session) & _is_warm(prompts, seen)
+    lately = _lately_computed(prompts, seen)
+    first = _first_of(prompts.session) & lately
     if _explain(first & misses, misses) and _later_hits(prompts, seen):
         return _verdict(prompts, "routing_key", misses, lost)
-    warm = misses & _lately_computed(prompts, seen)
+    warm = misses & lately
     if is_hosted and warm.sum() >= _MIN_MISSES and _explain(warm, seen.could):
         return _verdict(prompts, "no_local_cause", warm, lost)
     return None
@@ -122,19 +114,6 @@ def _in_turn(labels: Codes) -> bool:
     """Does each label come up, stay and never return?"""
     changes = int((np.diff(labels) != 0).sum())
     return len(np.unique(labels)) > 2 and changes == len(np.unique(labels)) - 1
-
-
-def _first_after(started: Seconds, moments: Seconds) -> Flags:
-    """The first request after each moment."""
-    places = np.searchsorted(started, moments, side="right")
-    flags = np.zeros(len(started), np.bool_)
-    flags[places[places < len(started)]] = True
-    return flags
-
-
-def _is_warm(prompts: Prompts, seen: _Seen) -> Flags:
-    """Was the beginning computed or used by another session within the shortest lifetime?"""
-    return _lately_computed(prompts, seen)
 
 
 def _lately_computed(prompts: Prompts, seen: _Seen) -> Flags:

@@ -178,10 +178,3 @@ def test_t94_a_key_made_anew_at_each_restart_misses_once_each(restarts: int) -> 
     assert [(each.kind, each.changes) for each in found] == (
         [("key_lineage", restarts)] if restarts else []
     )
-    # The same where only the restarts are known, and no key.
-    when = np.array([20.0 * row - 1 for row in range(3, len(keys), 3)])
-    unkeyed = prompts([text("same", 1200)] * len(keys), cached_tokens=[*cached])
-    known = layout_findings(unkeyed, OPENAI, is_hosted=True, restarts=when)
-    assert [(each.kind, each.changes) for each in known] == (
-        [("key_lineage", restarts)] if restarts else []
-    )
