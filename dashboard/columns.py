@@ -117,15 +117,6 @@ COPIES = (
     Column("model", "model", "name", "block_copies"),
 )
 
-OFFLOAD = (
-    Column("direction", "direction", "text", "offload"),
-    Column("tier", "tier", "text", "offload"),
-    Column("tokens", "tokens", "count", "offload"),
-    Column("bytes", "GiB", "gib", "offload"),
-    Column("seconds", "seconds", "seconds", "offload"),
-    Column("observer", "counted by", "text", "offload"),
-)
-
 OUTCOMES = (
     Column("outcome", "outcome", "name", "ttft_by_outcome"),
     Column("requests", "requests", "count", "ttft_by_outcome"),

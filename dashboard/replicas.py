@@ -1,21 +1,6 @@
-"""What stands out among the replicas: who is different, who does not answer."""
+"""The state of replicas in words: who does not answer, whose figures cannot be trusted."""
 
-from dashboard.figures.rows import Row, Rows, number
-
-# In robust standard deviations from the fleet's median ratio; 3.5 is the usual border.
-OUTLIER_SCORE = 3.5
-
-
-def outliers(rows: Rows) -> list[str]:
-    """Names of the replicas whose ratio is far from the others', worst first."""
-    scored = [(number(row, "outlier_score"), row["replica"]) for row in rows]
-    far = [(score, name) for score, name in scored if score is not None and score >= OUTLIER_SCORE]
-    return [name for _, name in sorted(far, key=lambda pair: -pair[0])]
-
-
-def down(rows: Rows) -> list[str]:
-    """Names of the replicas whose metrics page does not answer."""
-    return [row["replica"] for row in rows if row.get("up") is False]
+from dashboard.figures.rows import Row, Rows
 
 
 def table_rows(rows: Rows) -> list[Row]:

@@ -104,11 +104,6 @@ def _sample_lines(family: Family) -> list[str]:
     ]
 
 
-def content_type(openmetrics: bool) -> str:
-    """What to call a page in the format rendered."""
-    return OPENMETRICS_CONTENT_TYPE if openmetrics else TEXT_CONTENT_TYPE
-
-
 def wants_openmetrics(accept: str) -> bool:
     """Does the Accept header ask for OpenMetrics (1.x, or no version given) over classic text?
 

@@ -6,7 +6,7 @@ Names from outside are one line and bounded here; whoever shows the text still e
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dashboard.figures.numbers import percent, points, seconds, signed_percent, whole
+from dashboard.figures.numbers import percent, seconds, signed_percent, whole
 from dashboard.report.span import shown
 from dashboard.report.week import Change, Mover, WeekPoint, WeekReport
 from dashboard.report.weeks import DAYS, Slot
@@ -226,12 +226,6 @@ def week_words(point: WeekPoint) -> str:
 def slot_words(slot: Slot) -> str:
     """ "Sunday 02:00 (again)"."""
     return f"{DAYS[slot.day]} {slot.hour:02}:00{' (again)' if slot.again else ''}"
-
-
-def change_words(report: WeekReport) -> str:
-    """The headline's change: "+1.2 points"; '' where nothing is compared."""
-    change = report.headline.change_ratio
-    return "" if change is None else points(change)
 
 
 def usd(value: float | None) -> str:

@@ -1,16 +1,8 @@
-"""What stands out among replicas, and the state of one in words."""
+"""The state of a replica in words."""
 
 import pytest
 
-from dashboard.replicas import down, outliers, state
-
-
-def test_outliers_are_far_and_worst_first() -> None:
-    rows = [{"replica": name, "outlier_score": score, "up": up}
-            for name, score, up in (("a", 3.4, True), ("b", 4.0, True), ("c", 9.0, False),
-                                    ("d", None, None))]  # fmt: skip
-    assert outliers(rows) == ["c", "b"]
-    assert down(rows) == ["c"]
+from dashboard.replicas import state
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Settings and scraped engines -> the sockets to open, and the name of each stream heard there."""
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -9,8 +8,6 @@ from exporter.blocks.order import StreamName
 from exporter.sources.discovery import Target
 from exporter.sources.events.endpoints import Endpoint
 from exporter.sources.events.settings import EventSettings
-
-logger = logging.getLogger(__name__)
 
 _NAMING_TOPIC = "kv"
 _MAX_NAME = 200
