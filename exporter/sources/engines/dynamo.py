@@ -14,12 +14,10 @@ A worker's page (DYN_SYSTEM_PORT) also repeats the engine's own `vllm:`, `sglang
 `lmcache:` series with added labels (`dynamo_component`): those belong to the engine's table.
 """
 
-from exporter.sources.engines.mapping import Engine, Fields, Row, counts_aside
+from exporter.sources.engines.mapping import Engine, Row, leave_out_if_partly_reported
 
 _FINISH = "finish/once/tokens"
 _LOOKUP = "lookup/attempt/tokens"
-# Counters of one page are read at slightly different moments.
-ENOUGH = 0.98
 
 ROWS = (
     Row(
@@ -99,17 +97,6 @@ SKIPPED = {
 }
 
 
-def _settle(fields: Fields, _names: frozenset[str]) -> None:
-    """Cached tokens of some requests do not go with the prompt tokens of all of them.
-
-    Nothing takes their place: the router's prediction is not what the engines did.
-    """
-    reported = counts_aside(fields).get("reported_requests")
-    requests = fields.get("finished_requests")
-    if reported is not None and isinstance(requests, int) and reported < ENOUGH * requests:
-        fields.update(cached_tokens=None, lookup_tokens=None, lookup_hit_tokens=None)
-
-
 DYNAMO = Engine(
     name="dynamo",
     title="NVIDIA Dynamo frontend and router",
@@ -119,7 +106,7 @@ DYNAMO = Engine(
     skipped=SKIPPED,
     marks=("dynamo_frontend_", "dynamo_component_router_"),
     model_labels=("model", "model_name"),
-    settle=_settle,
+    settle=leave_out_if_partly_reported,
 )
 
 KVBM_ROWS = (

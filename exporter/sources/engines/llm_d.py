@@ -12,13 +12,11 @@ Read from source: kv-cache-manager v0.4 (`kvcache_index_*`) and the router's pic
   no ratio, so hits stand alone, unless keys are counted by result.
 """
 
-from exporter.sources.engines.mapping import Engine, Fields, Row, counts_aside
+from exporter.sources.engines.mapping import Engine, Row, leave_out_if_partly_reported
 
 _FINISH = "finish/once/tokens"
 _LOOKUP = "lookup/attempt/tokens"
 _BLOCKS = "lookup/attempt/blocks"
-# Counters of one page are read at slightly different moments.
-ENOUGH = 0.98
 _KEYS = ("kvcache_index_lookup_key_total",)
 
 ROWS = (
@@ -79,17 +77,6 @@ SKIPPED = {
 }
 
 
-def _settle(fields: Fields, _names: frozenset[str]) -> None:
-    """Cached tokens of some requests do not go with the prompt tokens of all of them.
-
-    Nothing takes their place: the router's prediction is not what the engines did.
-    """
-    reported = counts_aside(fields).get("reported_requests")
-    requests = fields.get("finished_requests")
-    if reported is not None and isinstance(requests, int) and reported < ENOUGH * requests:
-        fields.update(cached_tokens=None, lookup_tokens=None, lookup_hit_tokens=None)
-
-
 LLM_D = Engine(
     name="llm_d",
     title="llm-d endpoint picker and KV event index",
@@ -99,6 +86,6 @@ LLM_D = Engine(
     skipped=SKIPPED,
     marks=("llm_d_epp_", "kvcache_index_"),
     model_labels=("target_model_name", "model_name"),
-    settle=_settle,
+    settle=leave_out_if_partly_reported,
     remedy="the index counts only with kvBlockIndexConfig.enableMetrics",
 )

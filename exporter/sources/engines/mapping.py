@@ -24,16 +24,6 @@ Unit = Literal[
 Fact = float | bool
 # The fields of one EngineSample while it is put together.
 Fields = dict[str, object]
-# {when it is credited}/{how often a prompt is}/{in what}; see docs/engines/README.md.
-PROVENANCE = re.compile(r"(lookup|finish)/(attempt|once)/(tokens|blocks|objects|requests)")
-# Fields that some hit ratio is made of: their rows say their provenance.
-RATIO_PARTS = frozenset(
-    {
-        "prompt_tokens", "cached_tokens", "cached_device", "cached_host", "cached_disk",
-        "cached_remote", "lookup_tokens", "lookup_hit_tokens", "external_lookup_tokens",
-        "external_hit_tokens", "lookup_count", "hit_count",
-    }
-)  # fmt: skip
 # Fields that keep the page's own unit, named beside them; all others of blocks become tokens.
 COUNTED_AS_THEY_ARE = frozenset(
     {
@@ -43,6 +33,8 @@ COUNTED_AS_THEY_ARE = frozenset(
 )  # fmt: skip
 # `aside/NAME` is no field: an increase that `settle` alone gets to see.
 ASIDE = "aside"
+# Counters of one page are read at slightly different moments.
+_ENOUGH = 0.98
 _VERSION = re.compile(r"\d+(\.\d+)*")
 
 
@@ -202,6 +194,18 @@ def counts_aside(fields: Fields) -> dict[str, int]:
     """What the `aside/NAME` rows rose by, for `settle`; without those that are not known."""
     aside = fields.get(ASIDE)
     return aside if isinstance(aside, dict) else {}
+
+
+def leave_out_if_partly_reported(fields: Fields, _names: frozenset[str]) -> None:
+    """Settles the page of a router: cached tokens of some requests do not go with the prompt tokens
+    of all of them.
+
+    Nothing takes their place: the router's prediction is not what the engines did.
+    """
+    reported = counts_aside(fields).get("reported_requests")
+    requests = fields.get("finished_requests")
+    if reported is not None and isinstance(requests, int) and reported < _ENOUGH * requests:
+        fields.update(cached_tokens=None, lookup_tokens=None, lookup_hit_tokens=None)
 
 
 @dataclass(frozen=True)
