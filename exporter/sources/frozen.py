@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import duckdb
 
-from exporter.sources.increase import TargetState
+from exporter.sources.target_state import TargetState
 
 # Rows that name no replica tell about this one only if its model was asked for and no other
 # engine of that model counted anything meanwhile.

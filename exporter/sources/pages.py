@@ -10,8 +10,9 @@ from exporter.records import EngineSample
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.reading import UnknownPage, read_page
 from exporter.sources.exposition import NotAMetricsPage
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
 from exporter.sources.page_files import RecordedPage, read_pages
+from exporter.sources.target_state import TargetIdentity, TargetState
 from exporter.store.samples import TargetRow, append_samples, load_targets, upsert_targets
 from exporter.store.store import Store
 

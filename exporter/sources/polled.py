@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from exporter.records import EngineSample
 from exporter.sources.discovery import Target
 from exporter.sources.engines.page import EnginePage
-from exporter.sources.increase import TargetState
+from exporter.sources.target_state import TargetState
 from exporter.store.samples import TargetRow
 
 

@@ -25,10 +25,11 @@ from exporter.sources.engines.page import EnginePage
 from exporter.sources.engines.reading import read_page
 from exporter.sources.fetch import FetchLimits, fetch
 from exporter.sources.frozen import served_meanwhile
-from exporter.sources.increase import TargetIdentity, advance
+from exporter.sources.increase import advance
 from exporter.sources.polled import Answer, Polled, copies, twin
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.target_settings import TargetSettings
+from exporter.sources.target_state import TargetIdentity
 from exporter.store.samples import (
     TargetRow,
     append_samples,

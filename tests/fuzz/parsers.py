@@ -36,7 +36,7 @@ from exporter.sources.exposition import NotAMetricsPage, parse_page
 from exporter.sources.formats import FORMATS, ndjson
 from exporter.sources.formats.detect import detect
 from exporter.sources.formats.mapping import LogFormat
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
 from exporter.sources.name_checks import check_pattern, read_lookup
 from exporter.sources.page_files import read_pages
 from exporter.sources.target_settings import (
@@ -45,6 +45,7 @@ from exporter.sources.target_settings import (
     PrometheusDiscovery,
     TargetSettings,
 )
+from exporter.sources.target_state import TargetIdentity, TargetState
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings
 from replay.geometry import kv_geometry

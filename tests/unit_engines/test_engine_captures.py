@@ -12,9 +12,10 @@ from exporter.records import EngineSample
 from exporter.sources.engines import load_engine
 from exporter.sources.engines.reading import read_page
 from exporter.sources.exposition import parse_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
 from exporter.sources.page_files import read_pages
 from exporter.sources.pages import ingest_pages
+from exporter.sources.target_state import TargetIdentity, TargetState
 from exporter.store.store import Store
 
 CAPTURES = Path(__file__).parents[2].parent / "shared" / "captures"

@@ -8,7 +8,8 @@ from exporter.sources.engines.mapping import ASIDE, tokens_of
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.page import EnginePage
 from exporter.sources.engines.reading import UnknownPage, read_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
+from exporter.sources.target_state import TargetIdentity, TargetState
 
 TEXT = "text/plain; version=0.0.4"
 WHO = TargetIdentity("target", "replica")

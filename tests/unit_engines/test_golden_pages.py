@@ -16,7 +16,8 @@ from exporter.records import EngineSample
 from exporter.sources.engines import ENGINES
 from exporter.sources.engines.own_series import PageLabels
 from exporter.sources.engines.reading import read_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
+from exporter.sources.target_state import TargetIdentity, TargetState
 
 HERE = Path(__file__).parent
 PAGES = HERE / "pages"

@@ -1,5 +1,6 @@
 """What every mapping table can rely on: versions, ranks, tenants, secrets, map fields, advice."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +13,6 @@ from exporter.records import EngineSample
 from exporter.sources.engines import ENGINES, load_engine
 from exporter.sources.engines.mapping import (
     ASIDE,
-    PROVENANCE,
-    RATIO_PARTS,
     Engine,
     Row,
     VersionRange,
@@ -23,8 +22,9 @@ from exporter.sources.engines.own_series import MAX_PAIRS, OwnSeries, PageLabels
 from exporter.sources.engines.page import EnginePage
 from exporter.sources.engines.reading import read_page
 from exporter.sources.exposition import NotAMetricsPage, PageSample
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
 from exporter.sources.pages import ingest_pages
+from exporter.sources.target_state import TargetIdentity, TargetState
 from exporter.store.store import Store
 from tests.unit_engines.conftest import Through, write_pages
 
@@ -51,6 +51,18 @@ def follow(*pages: list[str], labels: PageLabels = TEAMS) -> list[list[EngineSam
 
 
 # ------------------------------------------------------------------------ tables
+
+
+# {when it is credited}/{how often a prompt is}/{in what}; see docs/engines/README.md.
+PROVENANCE = re.compile(r"(lookup|finish)/(attempt|once)/(tokens|blocks|objects|requests)")
+# Fields that some hit ratio is made of: their rows say their provenance.
+RATIO_PARTS = frozenset(
+    {
+        "prompt_tokens", "cached_tokens", "cached_device", "cached_host", "cached_disk",
+        "cached_remote", "lookup_tokens", "lookup_hit_tokens", "external_lookup_tokens",
+        "external_hit_tokens", "lookup_count", "hit_count",
+    }
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ENGINES)

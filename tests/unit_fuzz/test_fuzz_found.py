@@ -17,7 +17,7 @@ from exporter.price_tables import PriceFile
 from exporter.records import EngineSample
 from exporter.sources.discovery import Discovery
 from exporter.sources.engines.reading import read_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
 from exporter.sources.page_files import read_pages
 from exporter.sources.target_settings import (
     FileDiscovery,
@@ -25,6 +25,7 @@ from exporter.sources.target_settings import (
     StaticTarget,
     TargetSettings,
 )
+from exporter.sources.target_state import TargetIdentity, TargetState
 from exporter.store.store import Store
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.increase import TargetIdentity
 from exporter.sources.page_files import RecordedPage
 from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.sources.prometheus import backfill as prometheus_backfill
@@ -20,6 +19,7 @@ from exporter.sources.prometheus.history import History, Piece, Plan, Taken
 from exporter.sources.prometheus.names import AskedTarget
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.target_settings import StaticTarget, TargetSettings
+from exporter.sources.target_state import TargetIdentity
 from exporter.store.samples import append_samples, upsert_targets
 from exporter.store.store import Store
 from tests.unit_prometheus.fake_prometheus import Fake, recorded_fake, serving

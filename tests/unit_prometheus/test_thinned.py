@@ -4,9 +4,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.sources.engines.reading import read_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
 from exporter.sources.prometheus.api import RawSeries
 from exporter.sources.prometheus.pages import PastPage, pages_of, thinned
+from exporter.sources.target_state import TargetIdentity, TargetState
 
 TARGET = {"job": "vllm", "instance": "a"}
 NAME = "vllm:prompt_tokens_total"

@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.sources.engines.reading import read_page
 from exporter.sources.exposition import NotAMetricsPage, parse_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
+from exporter.sources.target_state import TargetIdentity, TargetState
 
 CLASSIC = "text/plain;version=0.0.4"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from exporter.records import EngineSample
 from exporter.sources.engines.reading import read_page
-from exporter.sources.increase import TargetIdentity, TargetState, advance
+from exporter.sources.increase import advance
+from exporter.sources.target_state import TargetIdentity, TargetState
 
 TEXT = "text/plain"
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC).timestamp()

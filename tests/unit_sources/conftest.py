@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.increase import TargetIdentity
 from exporter.sources.page_files import RecordedPage
 from exporter.sources.pages import PageIntake, PagesSummary
+from exporter.sources.target_state import TargetIdentity
 from exporter.store.samples import append_samples
 from exporter.store.store import Store
 from tests.log_path import SMALL, store

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from exporter.sources.increase import TargetIdentity
 from exporter.sources.page_files import RecordedPage
 from exporter.sources.pages import PageIntake, PagesSummary
+from exporter.sources.target_state import TargetIdentity
 from exporter.store.retention import retain
 from exporter.store.samples import append_samples, upsert_targets
 from exporter.store.store import Store

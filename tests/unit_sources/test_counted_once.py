@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.records import Origin
-from exporter.sources.increase import TargetIdentity
+from exporter.sources.target_state import TargetIdentity
 from exporter.store.samples import append_samples
 from exporter.store.store import Store
 from tests.log_path import ask

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.records import EngineSample, ReplicaRole
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.increase import TargetIdentity, TargetState
 from exporter.sources.page_files import RecordedPage
 from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.sources.prometheus.names import AskedTarget, Naming, labels_key
 from exporter.sources.prometheus.pages import DOWN
 from exporter.sources.target_settings import TargetSettings
+from exporter.sources.target_state import TargetIdentity, TargetState
 from exporter.store import backfills
 from exporter.store.backfills import Filled, Span, free_spans
 from exporter.store.samples import TargetRow, append_samples, load_targets

@@ -17,7 +17,6 @@ from exporter.errors import PrefixscopeError
 from exporter.records import EngineSample
 from exporter.sources.discovery import Target
 from exporter.sources.engines.own_series import PageLabels
-from exporter.sources.increase import TargetIdentity, TargetState
 from exporter.sources.page_files import RecordedPage
 from exporter.sources.pages import PageIntake, PagesSummary
 from exporter.sources.prometheus.api import PrometheusApi, TooMuch
@@ -27,6 +26,7 @@ from exporter.sources.prometheus.pages import DOWN, PastPage, pages_of
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.prometheus.targets import PastTarget, find_targets
 from exporter.sources.target_settings import TargetSettings
+from exporter.sources.target_state import TargetIdentity, TargetState
 from exporter.store import backfills
 from exporter.store.samples import (
     TargetRow,
