@@ -40,6 +40,7 @@ from exporter.endpoints.answers import (
     json_answer,
     own_error,
     person_error,
+    store_error,
 )
 from exporter.server_settings import ServerSettings
 from exporter.sources.intake import Intake
@@ -92,7 +93,11 @@ def build_app(services: Services, settings: ServerSettings, token: str | None = 
             *runbooks.routes(),
         ],
         middleware=[Middleware(Access, token=token)],
-        exception_handlers={**dict.fromkeys(STATUS_CODES, person_error), Exception: own_error},
+        exception_handlers={
+            **dict.fromkeys(STATUS_CODES, person_error),
+            duckdb.OperationalError: store_error,
+            Exception: own_error,
+        },
     )
 
 

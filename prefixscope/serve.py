@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+import duckdb
 import uvicorn
 from starlette.applications import Starlette
 
@@ -14,6 +15,7 @@ from exporter.geometry import bytes_per_token, keep_geometry
 from exporter.prompts.naming import PromptReader
 from exporter.server import build_app
 from exporter.server_settings import split_address
+from exporter.store.database import is_of_disk
 from exporter.store.owner import remove_owner, write_owner
 from exporter.store.store import Store
 from prefixscope.parts import Parts
@@ -53,8 +55,13 @@ def _opened(settings: Settings) -> Store:
 
 def _keep_settings(store: Store, settings: Settings) -> None:
     """What questions ask of the settings: they read nothing but the store."""
-    keep_geometry(store, bytes_per_token(settings.geometry))
-    store.set_meta("zone", settings.drops.zone)
+    try:
+        keep_geometry(store, bytes_per_token(settings.geometry))
+        store.set_meta("zone", settings.drops.zone)
+    except duckdb.OperationalError as error:
+        if not is_of_disk(error):
+            raise
+        raise PrefixscopeError(f"cannot write the store {store.directory}: {error}") from error
 
 
 @contextmanager

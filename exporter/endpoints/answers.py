@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from exporter.endpoints import body, otlp, runbooks
 from exporter.errors import PrefixscopeError
+from exporter.store.database import is_of_disk
 from queries import registry
 
 
@@ -18,12 +19,17 @@ class TooManyBatches(PrefixscopeError):
     """As many POSTs as the setting allows are being taken in."""
 
 
+class DiskRefuses(PrefixscopeError):
+    """The disk did not take or give what it should: the same may work later."""
+
+
 # What a person's mistake is called in HTTP. Anything not here is ours: 500 and a traceback.
 STATUS_CODES: dict[type[Exception], int] = {
     body.BodyTooLarge: 413,
     body.UnknownEncoding: 415,
     otlp.UnknownContentType: 415,
     QueryTimeout: 503,
+    DiskRefuses: 503,
     TooManyBatches: 429,
     registry.UnknownQuestion: 404,
     runbooks.UnknownRunbook: 404,
@@ -50,6 +56,21 @@ async def person_error(_request: Request, error: Exception) -> Response:
     response = json_answer({"error": str(error)}, code)
     response.headers.update(headers)
     return response
+
+
+async def store_error(request: Request, error: Exception) -> Response:
+    """A full disk is nobody's mistake here: a shipper should send again, which it does after 503
+    and some do after no other status."""
+    if told := disk_refuses(error):
+        return await person_error(request, told)
+    raise error
+
+
+def disk_refuses(error: Exception) -> DiskRefuses | None:
+    """What to tell of an error of the disk; None for any other."""
+    if not is_of_disk(error):
+        return None
+    return DiskRefuses(f"the exporter's disk refuses ({error}): make room there, then again")
 
 
 async def own_error(_request: Request, _error: Exception) -> Response:

@@ -10,13 +10,14 @@ from dataclasses import asdict
 from typing import BinaryIO, Literal, TypeVar
 
 import anyio
+import duckdb
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from exporter.endpoints import body, otlp
-from exporter.endpoints.answers import TooManyBatches, json_answer, status_of
+from exporter.endpoints.answers import TooManyBatches, disk_refuses, json_answer, status_of
 from exporter.errors import PrefixscopeError
 from exporter.server_settings import ServerSettings
 from exporter.sources.intake import IngestSummary, Intake
@@ -80,9 +81,12 @@ class _Taking:
                 return otlp.accepted(kind, self._take_spans(packed, kind, source))
 
             answer = await self._take_packed(request, take)
-        except PrefixscopeError as error:
-            code, headers = status_of(error)
-            return Response(otlp.failed(kind, str(error)), code, headers, media_type=kind)
+        except (PrefixscopeError, duckdb.OperationalError) as error:
+            told = disk_refuses(error) or error
+            if not isinstance(told, PrefixscopeError):
+                raise
+            code, headers = status_of(told)
+            return Response(otlp.failed(kind, str(told)), code, headers, media_type=kind)
         return Response(answer, media_type=kind)
 
     def _take_spans(self, data: bytes, kind: str, source: str | None) -> Mapping[str, int]:

@@ -5,6 +5,7 @@ rows, while the writer waits: small ones keep that short. Their size can be chos
 that is attached, and a cursor begins in the database that is not.
 """
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -45,5 +46,40 @@ def cursor_beside(cursor: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
     return own
 
 
+def attach_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Opens the file again under cursors that exist, once DuckDB gave it up: with all that was
+    committed. Its log of changes may grow before the checkpoint that failed is tried once more;
+    meanwhile there may be room for the one, though not for the other."""
+    log = path.with_name(path.name + ".wal")
+    later = (log.stat().st_size if log.exists() else 0) + _LOG_BYTES
+    fresh = connection.cursor()
+    fresh.execute(f"DETACH DATABASE IF EXISTS {_CATALOG}")
+    fresh.execute(f"SET GLOBAL checkpoint_threshold = '{later}B'")
+    fresh.execute(_ATTACH.format(path=str(path).replace("'", "''")))
+    fresh.close()
+
+
+def is_given_up(error: BaseException) -> bool:
+    """Whether DuckDB answers nothing more from this file until it is attached anew: after a
+    checkpoint that found no room."""
+    return isinstance(error, duckdb.Error) and "has been invalidated" in str(error)
+
+
+def is_kept(error: duckdb.Error) -> bool:
+    """Whether a COMMIT that failed stored its rows all the same: only what follows it failed."""
+    return "COMMIT succeeded" in str(error)
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether it is the disk, which a person can mend: full, read-only, taken away or broken.
+    Such a message quotes a path and never a row."""
+    if isinstance(error, duckdb.TransactionException):
+        return _FILE_FAILED.search(str(error)) is not None
+    return isinstance(error, duckdb.IOException)
+
+
+_FILE_FAILED = re.compile(r"Could not \w+ (to |from )?file")
+# DuckDB's own measure.
+_LOG_BYTES = 16 << 20
 _IS_ATTACHED = f"SELECT 1 FROM duckdb_databases() WHERE database_name = '{_CATALOG}'"
 _ATTACH = f"""ATTACH IF NOT EXISTS '{{path}}' AS {_CATALOG} (ROW_GROUP_SIZE {_ROW_GROUP_ROWS})"""

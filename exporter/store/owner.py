@@ -10,6 +10,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from exporter.errors import PrefixscopeError
+
 OWNER_FILE = "owner.json"
 
 
@@ -24,8 +26,11 @@ class Owner:
 def write_owner(directory: Path, url: str) -> None:
     """Say that this process owns the store in `directory`; readers never see half a file."""
     unfinished = directory / f"{OWNER_FILE}.{os.getpid()}"
-    unfinished.write_text(json.dumps(asdict(Owner(os.getpid(), url))) + "\n", encoding="utf-8")
-    unfinished.replace(directory / OWNER_FILE)
+    try:
+        unfinished.write_text(json.dumps(asdict(Owner(os.getpid(), url))) + "\n", encoding="utf-8")
+        unfinished.replace(directory / OWNER_FILE)
+    except OSError as error:
+        raise PrefixscopeError(f"cannot write {unfinished}: {error.strerror or error}") from error
 
 
 def remove_owner(directory: Path) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -23,9 +23,18 @@ from exporter.prompts.naming import PromptReader
 from exporter.sources.formats.aside import Aside
 from exporter.store import fold, live
 from exporter.store.counters import LabelBounds, LiveCounters
-from exporter.store.database import Config, attached, cursor_of
+from exporter.store.database import (
+    Config,
+    attach_anew,
+    attached,
+    cursor_of,
+    is_given_up,
+    is_kept,
+    is_of_disk,
+)
 from exporter.store.owner import read_owner
 from exporter.store.standing import Readings
+from exporter.store.trouble import Trouble
 from exporter.templates_found.assign import found_blocks
 from queries.views import views_sql
 
@@ -91,6 +100,8 @@ class Store:
         # How prompts in rows become names; whoever opens the store may give it tokenizers.
         self.prompts = PromptReader()
         self._connection = connection
+        self._given_up = False  # by DuckDB, until it is attached anew
+        self.trouble = Trouble()
         self._writer = self.cursor()
         self.aside = Aside()
         self.aside.listen(self._writer)
@@ -136,8 +147,10 @@ class Store:
             # Nobody listens yet, however the process before this one ended.
             connection.execute("UPDATE block_streams SET connected = false WHERE connected")
             store = _OPEN[place] = cls(directory, connection, settings)
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if is_of_disk(error):
+                raise PrefixscopeError(f"cannot write the store {directory}: {error}") from error
             raise
         return store
 
@@ -174,23 +187,63 @@ class Store:
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One transaction under the writer's lock: all of it, or nothing."""
         with self._writing:
+            if self._given_up:
+                self._attach_anew()
             cursor = self._writer
             cursor.execute("BEGIN")
             try:
                 yield cursor
+                self._commit()
             except duckdb.OutOfMemoryException as error:
-                cursor.execute("ROLLBACK")
-                self.readings.forget()
+                self._undo(error)
                 raise PrefixscopeError(
                     f"the store's memory limit ({self.settings.memory_limit}) is too small for "
                     f"this batch; raise store.memory_limit ({error})"
                 ) from error
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                self.readings.forget()
-                self.counters.bounds.reset(_admitted(cursor))
+            except BaseException as error:
+                self._undo(error)
                 raise
-            cursor.execute("COMMIT")
+
+    def _commit(self) -> None:
+        """Rows that are stored are stored, whatever becomes of the checkpoint after them."""
+        try:
+            self._writer.execute("COMMIT")
+        except duckdb.IOException as error:
+            if not is_kept(error):
+                raise
+            self._met(error)
+        else:
+            self.trouble.over()
+
+    def _undo(self, error: BaseException) -> None:
+        """Nothing of the transaction stays, here as little as in the file."""
+        with suppress(duckdb.TransactionException):  # a COMMIT that failed has undone it
+            self._writer.execute("ROLLBACK")
+        self.readings.forget()
+        if not self._met(error):
+            self._recall()
+
+    def _met(self, error: BaseException) -> bool:
+        """Tell trouble with the disk; True where the file is to be attached anew, which is tried
+        at once: questions want it too."""
+        if is_of_disk(error):
+            self.trouble.met(error)
+        if is_given_up(error):
+            self._given_up = True
+            with suppress(duckdb.Error):  # the next writer tries again, and says why not
+                self._attach_anew()
+        return is_given_up(error)
+
+    def _attach_anew(self) -> None:
+        attach_anew(self._connection, self.path)
+        self._given_up = False
+        self._recall()
+
+    def _recall(self) -> None:
+        """Back to what is stored, where a transaction that failed had set it."""
+        cursor = self.cursor()
+        self.counters.bounds.reset(_admitted(cursor))
+        self.earliest = earliest(cursor)
 
     def added(self, batch: int, rows: int) -> None:
         """Told after each batch; folds once enough rows or enough time have gathered."""
@@ -233,8 +286,8 @@ class Store:
                 until = None if came_before == math.inf else max(settled)
                 live_seconds = self.settings.live_window_seconds
                 delta = fold.fold(cursor, self.counters, live_seconds, until=until)
-                while self._pending and (until is None or self._pending[0][0] <= until):
-                    self._pending.popleft()
+            while self._pending and self._pending[0][0] <= max(settled):
+                self._pending.popleft()
             self.counters.apply(delta)
             self._folded_at = time.monotonic()
         finally:
@@ -246,12 +299,18 @@ class Store:
                            {"key": key, "value": value})  # fmt: skip
 
     def close(self) -> None:
-        self.fold()
-        with self._writing:
-            self.readings.close()
-            self._writer.close()
-            self._connection.close()
-        _OPEN.pop(self.directory.resolve(), None)
+        """What a full disk does not let count any more is counted when the store is opened next."""
+        try:
+            self.fold()
+        except duckdb.OperationalError as error:
+            if not is_of_disk(error):
+                raise
+        finally:
+            with self._writing:
+                self.readings.close()
+                self._writer.close()
+                self._connection.close()
+            _OPEN.pop(self.directory.resolve(), None)
 
 
 # Every open store of this process; one that was forgotten without being closed leaves by itself.

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from exporter.store.trouble import SeldomAboutTheDisk
 from prefixscope.commands.options import messages
 from prefixscope.dashboard_process import check_address, dashboard
 from prefixscope.serve import listen as open_listener
@@ -109,3 +110,5 @@ def _log_to_stderr() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(SeldomAboutTheDisk())
