@@ -133,15 +133,13 @@ def _refuse_unexplained(counts: dict[str, int]) -> None:
     if not counts["requests"]:
         raise PrefixscopeError(
             f"none of {counted(counts['stored_requests'], 'request')} lies between --since and "
-            "--until: "
-            "widen the window"
+            "--until: widen the window"
         )
     if not counts["prompt_requests"]:
         raise PrefixscopeError(
             f"none of {counted(counts['requests'], 'request')} tells its prompt tokens, so none "
-            "can be "
-            "explained: where the log holds the text of prompts, give the model's tokenizer with "
-            "--tokenizer; where another format was taken, name it with --format (known: "
+            "can be explained: where the log holds the text of prompts, give the model's tokenizer "
+            "with --tokenizer; where another format was taken, name it with --format (known: "
             "prefixscope formats); else use a log that has them"
         )
     if not counts["chain_requests"]:

@@ -212,8 +212,8 @@ def _words(shown: CurveShown) -> list[str]:
     most = found.blocks_for(_NEARLY_ALL)
     nothing_more = (
         f"From {counted(found.enough_blocks, 'block')}{each} on more memory wins nothing; "
-        f"{most:,} {'wins' if most == 1 else 'win'} "
-        f"{_NEARLY_ALL:.0%} of that. An upper bound: requests in their order, without a clock."
+        f"{most:,} {'wins' if most == 1 else 'win'} {_NEARLY_ALL:.0%} of that. An upper bound: "
+        "requests in their order, without a clock."
     )
     return [*_words_of_worth(shown, each), nothing_more]
 

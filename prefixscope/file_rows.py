@@ -73,8 +73,8 @@ def _refuse_misfits(name: str, log: IngestSummary) -> None:
     if misfits * 2 > log.accepted:
         raise PrefixscopeError(
             f"{name}: {misfits:,} of {counted(log.accepted, 'row')} have another number of hash "
-            "ids than "
-            "their length has blocks, by whatever block size: a row needs ceil(length / block) ids"
+            "ids than their length has blocks, by whatever block size: a row needs "
+            "ceil(length / block) ids"
         )
 
 

@@ -242,8 +242,8 @@ def _hints(sample: Sample) -> list[str]:
         if sample.looks_like_ids(field):
             hints.append(
                 f"{field}: {counted(sample.distinct(field), 'different value')} in "
-                f"{counted(named, 'named row')}: "
-                "these look like ids, not names; on /metrics most of them will count as other"
+                f"{counted(named, 'named row')}: these look like ids, not names; on /metrics most "
+                "of them will count as other"
             )
         for number, rule in enumerate(rules, 1):
             sought = rule.header is not None or rule.field is not None

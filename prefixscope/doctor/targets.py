@@ -120,8 +120,7 @@ def _frozen(target: TargetFacts) -> Iterator[Finding]:
             "counters-frozen", Severity.NOTE, target.name,
             f"no counter moved within {target.stood_still_seconds:.0f} s while "
             f"{counted(target.running_requests, 'request was', 'requests were')} running; a "
-            "long prefill looks like that "
-            "too, so look again",
+            "long prefill looks like that too, so look again",
         )  # fmt: skip
 
 

@@ -99,8 +99,8 @@ def _routers(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "scale-out", Severity.WARNING, router.name,
                 f"{skipped:,} of {counted(asked, 'request')} could not be looked up: the "
-                "engines refuse to "
-                "render prompts, so it balances by load instead of by prefix, and logs nothing",
+                "engines refuse to render prompts, so it balances by load instead of by prefix, "
+                "and logs nothing",
                 fix,
             )  # fmt: skip
         elif asked:
@@ -125,8 +125,7 @@ def _joins(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "joins", Severity.WARNING, part.source,
                 f"{part.unmatched:,} of {counted(part.rows, 'row')} of the {part.side} found no "
-                "other half: "
-                "such calls count twice where both wrote one",
+                "other half: such calls count twice where both wrote one",
                 "let the gateway pass its request id on (x-request-id), or both log one trace id; "
                 "see docs/joining.md",
             )  # fmt: skip

@@ -76,8 +76,8 @@ class TraceFile:
         told = (
             f"{self.name}: {counted(len(prompts), 'request')} in {_span(span)} (times read as "
             f"{unit}), {int(prompts.prompt_tokens.sum()):,} prompt {of}, "
-            f"{counted(len(prompts.blocks), 'block')} "
-            f"of {prompts.block_tokens} {of}, {prompts.distinct_blocks:,} different"
+            f"{counted(len(prompts.blocks), 'block')} of {prompts.block_tokens} {of}, "
+            f"{prompts.distinct_blocks:,} different"
         )
         return ". ".join((told, *self.notes))
 
@@ -305,9 +305,9 @@ def _block_tokens(
     )
     raise PrefixscopeError(
         f"{columns.place(row)}: {int(prompt[row]):,} tokens are "
-        f"{counted(int(_blocks_of(prompt[row], block, kind)), 'block')} "
-        f"of {block} tokens, and it has {int(lengths[row]):,} ids, as have "
-        f"{int((~fits).sum()):,} of {counted(len(prompt), 'row')} another number; {remedy}"
+        f"{counted(int(_blocks_of(prompt[row], block, kind)), 'block')} of {block} tokens, and it "
+        f"has {int(lengths[row]):,} ids, as have {int((~fits).sum()):,} of "
+        f"{counted(len(prompt), 'row')} another number; {remedy}"
     )
 
 

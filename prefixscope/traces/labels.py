@@ -43,8 +43,8 @@ def read_labels(path: Path, requests: int) -> TraceLabels:
     if len(lines) != requests:
         raise PrefixscopeError(
             f"{path}: {counted(len(lines), 'line')} of labels beside a trace of "
-            f"{counted(requests, 'request')}: give "
-            "the file that `prefixscope export --labels` wrote with this trace"
+            f"{counted(requests, 'request')}: give the file that `prefixscope export --labels` "
+            "wrote with this trace"
         )
     named = {name: [getattr(line, name) for line in lines] for name in _Line.__struct_fields__}
     return TraceLabels(**{name: _labels(told) for name, told in named.items()})
