@@ -1,12 +1,13 @@
 /*
 name: replicas
 question: How is each replica doing, and which stands out?
-grain: one row per replica engine samples know, and per target that never answered; trouble first
+grain: one row per replica engine samples know, and per target that is no engine or never answered; trouble first, engines before other programs
 filters: [since, until, model, replica]
 columns:
   replica: {type: VARCHAR, unit: name, meaning: "Replica; the target where it never answered."}
   target: {type: VARCHAR, unit: name, meaning: "Metric page it comes from."}
   engine: {type: VARCHAR, unit: name, meaning: "Program behind the page (see docs/engines); NULL if not known yet."}
+  observer: {type: VARCHAR, unit: name, meaning: "engine; or kv_store, router or gateway, which are no replicas; NULL if not known yet."}
   version: {type: VARCHAR, unit: name, meaning: "Version of the engine, where it says."}
   model: {type: VARCHAR, unit: name, meaning: "Model, '' if not given."}
   role: {type: VARCHAR, unit: name, meaning: "unified, prefill or decode; decode replicas have no hit ratio."}
@@ -21,9 +22,9 @@ columns:
   cached_tokens: {type: BIGINT, unit: tokens, meaning: "Increase in the window."}
   token_hit_ratio: {type: DOUBLE, unit: ratio, meaning: "As in engine_hit_ratio."}
   computed_tokens_per_second: {type: DOUBLE, unit: tokens per second, meaning: "Prefill done / time measured."}
-  kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "KV share held by running requests, latest sample."}
-  running_requests: {type: BIGINT, unit: requests, meaning: "Latest sample."}
-  waiting_requests: {type: BIGINT, unit: requests, meaning: "Latest sample."}
+  kv_usage_ratio: {type: DOUBLE, unit: ratio, meaning: "KV share held by running requests, latest sample; NULL of what has not answered since."}
+  running_requests: {type: BIGINT, unit: requests, meaning: "Latest sample; NULL of what has not answered since."}
+  waiting_requests: {type: BIGINT, unit: requests, meaning: "Latest sample; NULL of what has not answered since."}
   resets: {type: BIGINT, unit: count, meaning: "Restarts in the window."}
   outlier_score: {type: DOUBLE, unit: score, meaning: "Largest distance of hit ratio, KV use or prefill rate from the median of the model's replicas, in robust deviations; NULL below three replicas."}
 */
@@ -65,19 +66,33 @@ work AS (
     GROUP BY replica
 ),
 
+other_observers AS (
+    SELECT target, any_value(observer) AS observer
+    FROM engine_samples
+    WHERE observer <> 'engine'
+    GROUP BY target
+),
+
 known AS (
     SELECT
         coalesce(latest.replica, targets.target) AS replica,
         coalesce(latest.target, targets.target) AS target,
         coalesce(latest.engine, targets.engine) AS engine,
+        CASE WHEN latest.replica IS NOT NULL THEN 'engine' ELSE observer END AS observer,
+        -- What a process held and queued says nothing once it does not answer.
+        coalesce(up, true)
+        OR NOT in_window(last_success, getvariable('since'), getvariable('until')) AS still_so,
         version, coalesce(model, '') AS model, coalesce(role, 'unified') AS role,
         up, last_success, error, missing_metrics, missing_advice, frozen, caching_enabled,
         prompt_tokens, cached_tokens, token_hit_ratio, computed_tokens_per_second,
-        kv_usage_ratio, running_requests, waiting_requests,
+        CASE WHEN still_so THEN kv_usage_ratio END AS kv_usage_ratio,
+        CASE WHEN still_so THEN running_requests END AS running_requests,
+        CASE WHEN still_so THEN waiting_requests END AS waiting_requests,
         coalesce(resets, 0) AS resets
     FROM latest
     LEFT JOIN work USING (replica)
     FULL JOIN targets ON latest.target = targets.target
+    LEFT JOIN other_observers ON targets.target = other_observers.target
     -- A target without samples is of no known model or replica.
     WHERE
         latest.replica IS NOT NULL
@@ -117,9 +132,11 @@ scores AS (
 )
 
 SELECT
-    replica, target, engine, version, model, role, up, last_success, error, missing_metrics,
+    replica, target, engine, observer, version, model, role, up, last_success, error, missing_metrics,
     missing_advice, frozen, caching_enabled, prompt_tokens, cached_tokens, token_hit_ratio,
     computed_tokens_per_second, kv_usage_ratio, running_requests, waiting_requests, resets,
     outlier_score
 FROM scores
-ORDER BY up NULLS LAST, frozen DESC NULLS LAST, outlier_score DESC NULLS LAST, replica;
+ORDER BY
+    up NULLS LAST, frozen DESC NULLS LAST, observer <> 'engine' NULLS FIRST,
+    outlier_score DESC NULLS LAST, replica;

@@ -4,7 +4,7 @@ question: What does this store hold, and what can be said from it?
 grain: one row
 params: {}
 columns:
-  level: {type: INTEGER, unit: level, meaning: "NULL empty, 0 engine counters (or KV-cache events) only, 1 request rows, 2 with KV-cache events too."}
+  level: {type: INTEGER, unit: level, meaning: "NULL empty, 0 engine counters (or KV-cache events) only, 1 request rows, 2 with KV-cache events too, 3 with causes of missed tokens."}
   demo: {type: BOOLEAN, unit: flag, meaning: "True if the data is the labelled synthetic demo."}
   requests: {type: BIGINT, unit: requests, meaning: "Request rows, rolled up ones included."}
   first_ts: {type: TIMESTAMP, unit: time, meaning: "Earliest request; its hour where rolled up."}
@@ -50,7 +50,11 @@ kept AS (
 
 SELECT
     CASE
-        WHEN requests > 0 THEN CASE WHEN events_last_ts IS NULL THEN 1 ELSE 2 END
+        WHEN requests > 0 THEN CASE
+            WHEN EXISTS (SELECT 1 FROM cause_hours WHERE requests > 0) THEN 3
+            WHEN events_last_ts IS NOT NULL THEN 2
+            ELSE 1
+        END
         WHEN coalesce(engine_last_ts, events_last_ts) IS NOT NULL THEN 0
     END AS level,
     demo, requests, first_ts, last_ts, engine_first_ts, engine_last_ts, events_last_ts,

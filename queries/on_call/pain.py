@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from queries.on_call.strip import of_engines
 from queries.on_call.words import (
     Row,
     Rows,
@@ -109,7 +110,7 @@ def _computed(row: Row, zone: ZoneInfo) -> Measure:
 
 
 def _waiting(replicas: Rows) -> Measure:
-    told = [number(row, "waiting_requests") for row in replicas]
+    told = [number(row, "waiting_requests") for row in of_engines(replicas)]
     known = [value for value in told if value is not None]
     if not known:
         return Measure("waiting requests", "unknown", "no engine tells its queue", None)

@@ -169,7 +169,8 @@ def _told(screen: Screen, asking: Asking, judged: Rows, clock: datetime, quoted:
         ends, zone, asking.rows(over_time, LENGTH, step_seconds=STEP_SECONDS),
         asking.rows("load_over_time", LENGTH, step_seconds=STEP_SECONDS), expected, happened,
     )  # fmt: skip
-    said = sentence(lead, Told(screen.until, zone, began, quoted, bool(screen.looking.filters)))
+    known = None if _idle(lead, screen.replicas) else lead
+    said = sentence(known, Told(screen.until, zone, began, quoted, bool(screen.looking.filters)))
     old = clock - screen.until
     if screen.looking.at is None and old > STALE_AFTER:
         said = f"Stale: the newest data is {age(old)} old. At that time: {said}"
@@ -179,6 +180,15 @@ def _told(screen: Screen, asking: Asking, judged: Rows, clock: datetime, quoted:
         contributors=_contributors(asking, lead, quoted), missed=missed(asking, lead),
         runbook=DROP_ALERTS.get(screen.tone),
     )  # fmt: skip
+
+
+def _idle(lead: Row | None, replicas: Rows) -> bool:
+    """Whether engine counters have no ratio because nothing was asked, not because they are silent
+    about cached tokens."""
+    if lead is None or lead["basis"] != "engine" or number(lead, "token_hit_ratio") is not None:
+        return False
+    own = [number(row, "prompt_tokens") for row in replicas if row["model"] == lead["model"]]
+    return bool(own) and all(prompt == 0 for prompt in own)
 
 
 def _pain(asking: Asking, screen: Screen) -> Pain:

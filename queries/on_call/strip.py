@@ -23,6 +23,7 @@ _LEVELS = {
     0: "0, engine counters",
     1: "1, request rows",
     2: "2, with KV-cache events",
+    3: "3, with causes of missed tokens",
 }
 
 
@@ -53,8 +54,14 @@ def _ages(state: Row, clock: datetime) -> str:
     return ", ".join(told) or "no data"
 
 
+def of_engines(replicas: Rows) -> list[Row]:
+    """Those that are replicas: of routers, stores and gateways only trouble is told. What never
+    answered counts, as nobody knows what it is."""
+    return [row for row in replicas if row["observer"] in (None, "engine")]
+
+
 def _answering(replicas: Rows) -> str:
-    asked = [row for row in replicas if row["up"] is not None]
+    asked = [row for row in of_engines(replicas) if row["up"] is not None]
     if not asked:
         return "none is scraped"
     return f"{sum(bool(row['up']) for row in asked)} of {len(asked)}"
@@ -85,7 +92,7 @@ def faults(
     told: list[str] = []
     if not fixed:
         told += _silent(state, clock, asked_of_engines)
-        told += _replica_faults(replicas, quoted)
+        told += _replica_faults(replicas, clock, quoted)
     known = set() if fixed else set(_TOLD_ALREADY)
     if lead is not None and lead["class"] == "telemetry":
         told.append(f"Rows lost their cached counts: {quoted(lead['evidence'])}.")
@@ -133,7 +140,7 @@ def _silent(state: Row, clock: datetime, asked_of_engines: bool) -> list[str]:
     ]
 
 
-def _replica_faults(replicas: Rows, quoted: Quoted) -> list[str]:
+def _replica_faults(replicas: Rows, clock: datetime, quoted: Quoted) -> list[str]:
     def named(rows: list[Row]) -> str:
         return listed([quoted(row["replica"] or row["target"]) for row in rows])
 
@@ -142,7 +149,7 @@ def _replica_faults(replicas: Rows, quoted: Quoted) -> list[str]:
     missing = [row for row in replicas if row["up"] and row["missing_metrics"]]
     told = []
     if down:
-        told.append(f"Not answering: {named(down)}.")
+        told.append(_not_answering(down, named(down), clock, quoted))
     if frozen:
         told.append(f"Counters stand still while traffic flows: {named(frozen)}.")
     told += [
@@ -150,3 +157,14 @@ def _replica_faults(replicas: Rows, quoted: Quoted) -> list[str]:
         for row in missing
     ]
     return told
+
+
+def _not_answering(down: list[Row], names: str, clock: datetime, quoted: Quoted) -> str:
+    """Who, for how long and, of one alone, with which error; of several since when the last."""
+    heard = [moment(row["last_success"]) for row in down if row["last_success"] is not None]
+    silent = f" for {age(clock - max(heard))}" if heard else ""
+    if len(down) > 1:
+        last = f"; the last of them{silent}" if silent else ""
+        return f"Not answering: {names}{last}."
+    error = f" ({quoted(down[0]['error'])})" if down[0]["error"] else ""
+    return f"Not answering{silent}: {names}{error}."

@@ -88,10 +88,10 @@ def test_a_drop_is_told_with_its_start_and_its_parts() -> None:
 
 def test_telemetry_faults_stand_first() -> None:
     shown = screen("telemetry")
-    assert shown.faults[0] == "Not answering: b."
+    assert shown.faults[0] == "Not answering: b (timed out)."
     html, text = page(shown), printed(shown)
     for surface in (html, text):
-        assert surface.index("Not answering: b.") < surface.index("Telemetry fault, no finding")
+        assert surface.index("Not answering: b (") < surface.index("Telemetry fault, no finding")
     assert "what follows may be wrong" in html
     assert 'role="alert"' in html
     assert 'role="alert"' not in page(screen("healthy"))
@@ -308,3 +308,16 @@ def test_several_models_are_listed_and_the_one_that_dropped_leads() -> None:
     assert "now?model=quiet" in page(shown)
     alone = look(made.ask, Looking(filters={"model": "quiet"}), CLOCK)
     assert (alone.models, alone.tone) == ((), "good")
+
+
+def test_t58_idle_engines_are_no_traffic_and_silent_ones_are_not() -> None:
+    """Both have no ratio: only counters that stand at nothing say that nobody asked."""
+    idle, silent = Night(), Night()
+    idle.pages(CLOCK - timedelta(hours=1), 0.0, steps=12, prompt_tokens=0, cached_tokens=0)
+    silent.pages(CLOCK - timedelta(hours=1), 0.0, steps=12, cached_tokens=None)
+    said = [look(each.ask, Looking(), CLOCK).verdict for each in (idle, silent)]
+    assert said == [
+        "No traffic in the hour to Sunday 03:05: no hit ratio.",
+        "No hit ratio: nothing in the hour to Sunday 03:05 reported how many of its prompt "
+        + "tokens were cached.",
+    ]

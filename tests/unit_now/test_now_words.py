@@ -28,7 +28,7 @@ PAIN: Row = {
 def hurt(
     changes: Row | None = None, *, dropped: bool = True, waiting: tuple[int | None, ...] = (3, 4)
 ) -> Pain:
-    replicas = [{"waiting_requests": count} for count in waiting]
+    replicas = [{"observer": "engine", "waiting_requests": count} for count in waiting]
     return pain(PAIN | (changes or {}), replicas, UTC_ZONE, dropped=dropped)
 
 
@@ -106,6 +106,7 @@ def test_waiting_says_how_many_replicas_tell() -> None:
 
 STATE: Row = {"level": 1, "last_ts": "2026-11-29T03:04:40Z", "engine_last_ts": None}
 REPLICA: Row = {"replica": "a", "target": "a:1", "up": True, "frozen": False, "missing_metrics": [],
+                "observer": "engine", "last_success": "2026-11-29T03:04:00Z", "error": None,
                 "prompt_tokens": 100}  # fmt: skip
 
 
@@ -129,15 +130,31 @@ def test_replicas_down_frozen_or_incomplete_are_named() -> None:
                   REPLICA | {"replica": None, "target": None, "up": None})
     )  # fmt: skip
     assert found == (
-        "Not answering: b, c, d and 1 more.",
+        "Not answering: b, c, d and 1 more; the last of them for 60 s.",
         "Counters stand still while traffic flows: a.",
         "a lacks x, y.",
     )
 
 
 def test_a_target_that_never_answered_goes_by_its_address() -> None:
-    row = REPLICA | {"replica": None, "up": False}
+    row = REPLICA | {"replica": None, "up": False, "last_success": None}
     assert found_faults(replicas=(row,)) == ("Not answering: a:1.",)
+
+
+def test_who_does_not_answer_is_told_with_the_time_and_the_error() -> None:
+    """What somebody who is woken asks next: since when, and what does it say?"""
+    down = {"up": False, "last_success": "2026-11-29T03:01:00Z", "error": "connection refused"}
+    assert found_faults(replicas=(REPLICA | down,)) == (
+        "Not answering for 4 minutes: a (connection refused).",
+    )
+
+
+def test_a_router_is_no_replica_but_its_silence_is_told() -> None:
+    router = REPLICA | {"replica": "router", "observer": "router", "up": False}
+    assert dict(strip(STATE, (REPLICA, router), None, TIMES, ZoneInfo("UTC")))[
+        "replicas answering"
+    ] == "1 of 1"  # fmt: skip
+    assert found_faults(replicas=(REPLICA, router)) == ("Not answering for 60 s: router.",)
 
 
 def test_old_data_is_a_fault() -> None:

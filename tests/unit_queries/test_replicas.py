@@ -57,3 +57,46 @@ def test_data_parallel_ranks_share_a_target(ask: Ask, insert: Insert) -> None:
         ("pod/0", True, 0),
         ("pod/1", True, 1),
     ]
+
+
+def test_what_a_dead_replica_held_is_not_told_as_now(ask: Ask, insert: Insert) -> None:
+    """Its counts stay; of its memory and queue nothing is known after its last answer."""
+    insert("targets", [
+        {"target": "up", "up": True, "last_success": "10:01"},
+        {"target": "down", "up": False, "last_success": "10:01"},
+    ])  # fmt: skip
+    insert("engine_samples", [
+        {"replica": name, "target": name, "since": "10:00", "ts": "10:01", "prompt_tokens": 10,
+         "cached_tokens": 5, "kv_usage_ratio": 0.5, "running_requests": 3, "waiting_requests": 2}
+        for name in ("up", "down")
+    ])  # fmt: skip
+    down, up = ask("replicas")
+    columns = ("prompt_tokens", "kv_usage_ratio", "running_requests", "waiting_requests")
+    assert [down[column] for column in columns] == [10, None, None, None]
+    assert [up[column] for column in columns] == [10, 0.5, 3, 2]
+
+
+def test_of_an_earlier_moment_the_state_of_today_takes_nothing(ask: Ask, insert: Insert) -> None:
+    insert("targets", [{"target": "down", "up": False, "last_success": "12:00"}])
+    insert("engine_samples", [
+        {"replica": "down", "target": "down", "since": "10:00", "ts": "10:01", "prompt_tokens": 10,
+         "waiting_requests": 2}
+    ])  # fmt: skip
+    [row] = ask("replicas", until="10:30")
+    assert row["waiting_requests"] == 2
+
+
+def test_a_router_is_told_apart_and_stands_behind_engines(ask: Ask, insert: Insert) -> None:
+    insert("targets", [
+        {"target": "a-router", "up": True, "engine": "sglang_router"},
+        {"target": "engine", "up": True},
+        {"target": "never", "up": False},
+    ])  # fmt: skip
+    insert("engine_samples", [
+        {"replica": name, "target": name, "observer": observer, "since": "10:00", "ts": "10:01",
+         "prompt_tokens": 10}
+        for name, observer in (("a-router", "router"), ("engine", "engine"))
+    ])  # fmt: skip
+    assert [(row["replica"], row["observer"]) for row in ask("replicas")] == [
+        ("never", None), ("engine", "engine"), ("a-router", "router"),
+    ]  # fmt: skip
