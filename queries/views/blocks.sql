@@ -71,22 +71,6 @@ FROM (
 WHERE entry.key LIKE '%/tokens' AND entry.key NOT LIKE 'device/%'
 GROUP BY ALL;
 
--- The steps a span reaches into within the window; one without start for all where no step is given.
-CREATE OR REPLACE MACRO steps_of(first_moment, last_moment, since_border, until_border, step_seconds) AS
-    CASE
-        WHEN step_seconds IS NULL THEN [NULL::TIMESTAMP]
-        ELSE generate_series(
-            time_bucket(
-                to_seconds(step_seconds),
-                greatest(first_moment, coalesce(since_border, first_moment))
-            ),
-            time_bucket(
-                to_seconds(step_seconds), least(last_moment, coalesce(until_border, last_moment))
-            ),
-            to_seconds(step_seconds)
-        )
-    END;
-
 -- Seconds of a span that lie in the window and in the step.
 CREATE OR REPLACE MACRO seconds_within(
     first_moment, last_moment, since_border, until_border, step_start, step_seconds
@@ -210,20 +194,7 @@ stepped AS (
 shares AS (
     SELECT
         *,
-        overlap_share(
-            since, ts,
-            CASE
-                WHEN step_start IS NULL THEN from_moment
-                ELSE greatest(step_start, coalesce(from_moment, step_start))
-            END,
-            CASE
-                WHEN step_start IS NULL THEN until_moment
-                ELSE least(
-                    step_start + to_seconds(step_seconds),
-                    coalesce(until_moment, step_start + to_seconds(step_seconds))
-                )
-            END
-        ) AS share,
+        step_share(since, ts, from_moment, until_moment, step_start, step_seconds) AS share,
         split_part(entry.key, '/', 2) AS unit,
         CASE
             WHEN unit = 'blocks' THEN entry.value

@@ -1,6 +1,8 @@
 """Parameters are checked before anything runs, bound, and forgotten by the next question."""
 
 import json
+import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 
 import duckdb
@@ -11,6 +13,23 @@ from queries import registry
 from tests.unit_queries.conftest import Ask, Insert
 
 ONE_ROW = [{"ts": "10:00", "tenant": "a", "prompt_tokens": 100, "cached_tokens": 40}]
+
+
+def test_no_view_or_macro_takes_the_place_of_another() -> None:
+    made = re.findall(r"CREATE OR REPLACE (?:MACRO|VIEW) (\w+)", registry.views_sql())
+    assert len(made) > 100
+    assert [name for name, times in Counter(made).items() if times > 1] == []
+
+
+def test_the_first_scrape_has_a_step_of_its_own_with_a_window_and_without(
+    insert: Insert, ask: Ask
+) -> None:
+    insert("engine_samples", [{"replica": "r", "ts": "10:00", "prompt_tokens": None}])
+    for window in ({}, {"since": "09:00"}):
+        rows = ask("engine_hit_ratio_over_time", step_seconds=60, **window)
+        assert [(row["ts"], row["prompt_tokens"]) for row in rows] == [
+            ("2026-11-30T10:00:00Z", None)
+        ]
 
 
 def test_unknown_question_lists_the_known_ones(cursor: duckdb.DuckDBPyConnection) -> None:
