@@ -61,7 +61,8 @@ class Collector:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._lock = threading.Lock()
-        self._no_tier_marks: dict[tuple[str, ...], int] = {}
+        # Of each series of unknown tier: all cached tokens beside it, and its value.
+        self._no_tier_marks: dict[tuple[str, str], tuple[int, int]] = {}
         self._continued = Continued()
 
     def render(self, *, openmetrics: bool) -> bytes:
@@ -127,14 +128,18 @@ class Collector:
         """One series a tier, 0 included; what no tier claims is `unknown`.
 
         A correction may name the tier of tokens counted before, so the remainder could fall;
-        a counter must not, so it holds its highest value.
+        a counter must not, so it holds its highest value. Where all of it fell, a replica that was
+        forgotten came back: then everything begins again.
         """
         for tier, tokens in tiers.items():
             family.add(f'{labels},tier="{tier}"', tokens)
         key = (family.name, labels)
         with self._lock:
-            rest = max(cached_tokens - sum(tiers.values()), self._no_tier_marks.get(key, 0))
-            self._no_tier_marks[key] = rest
+            cached_before, highest = self._no_tier_marks.get(key, (0, 0))
+            rest = cached_tokens - sum(tiers.values())
+            if cached_tokens >= cached_before:
+                rest = max(rest, highest)
+            self._no_tier_marks[key] = cached_tokens, rest
         family.add(f'{labels},tier="{NO_TIER}"', rest)
 
     def _add_self(self, page: Page) -> None:

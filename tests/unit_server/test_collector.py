@@ -203,6 +203,19 @@ def test_replicas_that_are_no_target_any_more_go(bench: Bench) -> None:
     assert {key[1] for key in bench.engines.snapshot()} == {"b"}
 
 
+def test_a_replica_that_was_forgotten_begins_at_zero_when_it_comes_back(bench: Bench) -> None:
+    name, who = "prefixcache_engine_cached_tokens_total", {"model": "m", "replica": "a"}
+    # An engine that does not tell tiers: 600 of 1000 tokens.
+    bench.engines.add([sample(-1, prompt_tokens=1000, cached_tokens=600)])
+    assert bench.value(name, **who, tier="unknown") == 600
+    # A list of targets that left it out once.
+    bench.engines.keep_only([])
+    assert bench.value(name, **who, tier="unknown") is None
+    bench.engines.add([sample(0, prompt_tokens=100, cached_tokens=50)])
+    assert bench.value("prefixcache_engine_prompt_tokens_total", **who) == 100
+    assert bench.value(name, **who, tier="unknown") == 50
+
+
 def test_t50_sources_beyond_the_bound_are_summed_as_other(bench: Bench) -> None:
     bench.snapshot = replace(
         bench.snapshot, ingested={(f"source-{n}", "native"): 2 for n in range(150)}
