@@ -23,6 +23,13 @@ from prefixscope.settings import Settings, server_token
 
 # How long answers under way may take to finish when the exporter is asked to stop.
 GRACE_SECONDS = 10
+# A sender whose machine or network is gone says no goodbye: a file it was sending would keep its
+# place until restart. After a minute of silence the system asks it every 15 s, four times.
+_KEEP_ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
+    (socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+    if hasattr(socket, name)
+]
 # A shipper whose connection is closed just as it posts may lose its batch: LiteLLM posts every 5 s
 # and does not send again. So it is the client that ends an idle connection (Go's after 90 s).
 IDLE_CONNECTION_SECONDS = 120
@@ -96,12 +103,15 @@ def listen(
     host, port = split_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise PrefixscopeError(
             f"cannot listen on {address}: {error.strerror or error}; stop what uses it, or name "
             f"another address: {change}"
         ) from error
+    for level, option, value in _KEEP_ALIVE:
+        listener.setsockopt(level, option, value)
+    return listener
 
 
 def url_of(listener: socket.socket, address: str) -> str:

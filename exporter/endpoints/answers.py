@@ -27,6 +27,7 @@ class DiskRefuses(PrefixscopeError):
 STATUS_CODES: dict[type[Exception], int] = {
     body.BodyTooLarge: 413,
     body.UnknownEncoding: 415,
+    body.SilentSender: 408,
     otlp.UnknownContentType: 415,
     QueryTimeout: 503,
     DiskRefuses: 503,

@@ -12,13 +12,15 @@ from collections.abc import AsyncIterator, Iterator
 from typing import BinaryIO, cast
 
 import zstandard
-from anyio import from_thread
+from anyio import fail_after, from_thread
 from typing_extensions import Buffer
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.zstd_reader import open_zstd
 
 _CHUNK_BYTES = 1 << 20
+# A sender that is gone without a word would keep its place among those that may send.
+SILENT_SECONDS = 30.0
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -34,14 +36,32 @@ class UnknownEncoding(PrefixscopeError):
     """A Content-Encoding we do not unpack."""
 
 
+class SilentSender(PrefixscopeError):
+    """The rest of a body does not come."""
+
+
 async def read_limited(stream: AsyncIterator[bytes], limit_bytes: int) -> bytes:
-    """The bytes as sent; stops reading as soon as there are too many."""
+    """The bytes as sent; stops reading as soon as there are too many, or none come any more."""
     body = bytearray()
-    async for chunk in stream:
-        body += chunk
-        if len(body) > limit_bytes:
-            raise _too_large(limit_bytes)
+    try:
+        while chunk := await _next(stream):
+            body += chunk
+            if len(body) > limit_bytes:
+                raise _too_large(limit_bytes)
+    except TimeoutError as error:
+        raise SilentSender(
+            f"nothing came for {SILENT_SECONDS:g} s, and the body is not whole: send it again"
+        ) from error
     return bytes(body)
+
+
+async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
+    """The next bytes that are any; None at the end."""
+    with fail_after(SILENT_SECONDS):
+        async for chunk in stream:
+            if chunk:
+                return chunk
+    return None
 
 
 class BodyStream(io.RawIOBase):
