@@ -6,7 +6,6 @@ Everything stays in memory, never in a file on the way: bodies may carry prompts
 import gzip
 import io
 import json
-import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import BinaryIO, cast
@@ -16,12 +15,12 @@ from anyio import fail_after, from_thread
 from typing_extensions import Buffer
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.formats.documents import behind_space, is_json
 from exporter.sources.zstd_reader import open_zstd
 
 _CHUNK_BYTES = 1 << 20
 # A sender that is gone without a word would keep its place among those that may send.
 SILENT_SECONDS = 30.0
-_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class BodyTooLarge(PrefixscopeError):
@@ -145,7 +144,7 @@ def as_lines(body: bytes) -> bytes:
     start = body.lstrip()[:1]
     if start == b"[":
         return _array_lines(body)
-    if start == b"{" and not _is_json(_first_line(body)) and _is_json(body):
+    if start == b"{" and not is_json(_first_line(body)) and is_json(body):
         return json.dumps(json.loads(body)).encode()
     return body
 
@@ -159,42 +158,28 @@ def _array_lines(body: bytes) -> bytes:
         text = body.decode("utf-8")
         return b"".join(json.dumps(row).encode() + b"\n" for row in _elements(text))
     except (ValueError, RecursionError) as error:
-        if _is_json(_first_line(body)):
+        if is_json(_first_line(body)):
             return body
         raise UnreadableBody(f"the body opens an array that cannot be read: {error}") from error
 
 
 def _elements(text: str) -> Iterator[object]:
     """Elements of the one array that `text` is; ValueError where it is something else."""
-    decoder, position = json.JSONDecoder(), _skip_space(text, text.index("[") + 1)
+    decoder, position = json.JSONDecoder(), behind_space(text, text.index("[") + 1)
     separator = ""
     while text[position : position + 1] != "]" or separator:
         element, position = decoder.raw_decode(text, position)
         yield element
-        position = _skip_space(text, position)
+        position = behind_space(text, position)
         separator = text[position : position + 1]
         if separator not in (",", "]"):
             raise ValueError(f"expected ',' or ']' at character {position}")
         if separator == "]":
             break
-        position = _skip_space(text, position + 1)
-    if _skip_space(text, position + 1) != len(text):
+        position = behind_space(text, position + 1)
+    if behind_space(text, position + 1) != len(text):
         raise ValueError("there is more after the array")
-
-
-def _skip_space(text: str, position: int) -> int:
-    """First position that is not JSON white space."""
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
 
 
 def _first_line(body: bytes) -> bytes:
     return body.lstrip().split(b"\n", 1)[0]
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True

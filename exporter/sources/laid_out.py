@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from exporter.sources.formats import FORMATS, format_named
+from exporter.sources.formats.documents import is_json
 from exporter.sources.formats.reshape import as_lines
 from exporter.sources.lines import LINE_LIMIT_BYTES
 
@@ -29,20 +30,12 @@ def is_laid_out(head: bytes, format: str) -> bool:
     if not (_BEGINS_ARRAY.match(head) or _BEGINS_OBJECT.match(head)):
         return False
     first_line, _, rest = head.strip().partition(b"\n")
-    if _is_json(first_line) and rest:  # a line that is an array, before others
+    if is_json(first_line) and rest:  # a line that is an array, before others
         return False
     if format != "auto":
         return format_named(format).documents is None
     text = head.decode(errors="replace")
     return not any(known.sniff and known.sniff(text) for known in FORMATS)
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 class LaidOut:

@@ -6,6 +6,7 @@ never all held. A document must be held, so its size is bounded.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ from exporter.sources.lines import LINE_LIMIT_BYTES
 DOCUMENT_LIMIT_BYTES = 128 << 20
 _READ_BYTES = 1 << 20
 _SPACE = " \t\r\n"
+_SPACES = re.compile(f"[{_SPACE}]*")
 # Above every count, span and time in nanoseconds; infinity and NaN are not below it either.
 _LARGEST = 2**63
 
@@ -50,7 +52,7 @@ def json_documents(stream: BinaryIO, what: str, remedy: str) -> Iterator[dict[st
     decoder, position = json.JSONDecoder(), 0
     while position < len(text := text.rstrip(_SPACE)):
         try:
-            document, position = decoder.raw_decode(text, _behind_space(text, position))
+            document, position = decoder.raw_decode(text, behind_space(text, position))
         except (ValueError, RecursionError) as error:
             raise PrefixscopeError(f"the {what} cannot be read as JSON ({error})") from None
         if not isinstance(document, dict):
@@ -58,10 +60,19 @@ def json_documents(stream: BinaryIO, what: str, remedy: str) -> Iterator[dict[st
         yield document
 
 
-def _behind_space(text: str, position: int) -> int:
-    while text[position] in _SPACE:
-        position += 1
-    return position
+def behind_space(text: str, position: int) -> int:
+    """The first position from there on that is not white space of JSON."""
+    space = _SPACES.match(text, position)
+    return space.end() if space else position
+
+
+def is_json(text: str | bytes) -> bool:
+    """Whether all of it is one JSON value that can be read."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _text(stream: BinaryIO, what: str, remedy: str) -> str:

@@ -8,7 +8,6 @@ breaks it is found out by its numbers. vLLM's spans do not state cached tokens.
 Versions read: semantic conventions 1.27 to 1.40, OpenInference 0.1.42, vLLM 0.32, SGLang 0.5.23.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import BinaryIO
@@ -16,7 +15,7 @@ from typing import BinaryIO
 from exporter.errors import PrefixscopeError
 from exporter.sources.formats import otel_attributes as names
 from exporter.sources.formats import otel_json, otel_spans
-from exporter.sources.formats.documents import DOCUMENT_LIMIT_BYTES
+from exporter.sources.formats.documents import DOCUMENT_LIMIT_BYTES, is_json
 from exporter.sources.formats.mapping import (
     Field,
     LogFormat,
@@ -105,23 +104,15 @@ def _document(stream: BinaryIO) -> Iterable[Row]:
 
 def _is_long_line(sample: str) -> str | None:
     """A first request longer than the sample cannot be parsed to be told."""
-    cut = "\n" not in sample.strip() and not _is_json(sample)
+    cut = "\n" not in sample.strip() and not is_json(sample)
     return "it begins with resourceSpans" if cut and otel_json.OPENING.match(sample) else None
 
 
 def _is_document(sample: str) -> str | None:
     first_line, *more = sample.strip().split("\n", 1)
-    if not more or _is_json(first_line) or not otel_json.OPENING.match(sample):
+    if not more or is_json(first_line) or not otel_json.OPENING.match(sample):
         return None
     return "one document over many lines that begins with resourceSpans"
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 FORMAT = LogFormat(
