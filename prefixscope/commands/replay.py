@@ -9,8 +9,8 @@ import typer
 
 from prefixscope.commands import options, trace_options
 from prefixscope.commands.replay_options import ReplayOutput
-from prefixscope.commands.replay_request import (
-    Request,
+from prefixscope.commands.replay_request import Request
+from prefixscope.commands.replay_setting import (
     by_blocks_of_the_engine,
     fitting,
     setting_of,
