@@ -10,6 +10,7 @@ from prefixscope.output import Output
 from prefixscope.tables import Column, formatter, print_rows, terminal
 from prefixscope.waterfall.attribution import WARMING, Sums, Waterfall
 from prefixscope.waterfall.audit_output import Audits
+from prefixscope.waterfall.compared import Compared
 from replay.causes import CAUSES
 from replay.counted import counted
 
@@ -138,7 +139,7 @@ def _lines(sums: Sums) -> list[dict[str, object]]:
 
 def _notes(found: Waterfall) -> Iterator[str]:
     """What a reader must know beside the figures."""
-    total, compared = found.total, found.compared
+    total = found.total
     if found.is_modelled:
         yield "The rows tell no cached tokens: they are those of a modelled cache."
     if total.requests and total.token_hit_ratio is None:
@@ -154,6 +155,13 @@ def _notes(found: Waterfall) -> Iterator[str]:
             " before the log began."
         )
     yield from _without_causes(total)
+    yield from _judged_otherwise(found)
+    if found.compared is not None:
+        yield _predicted(found.compared)
+
+
+def _judged_otherwise(found: Waterfall) -> Iterator[str]:
+    """The requests that were judged by less, or by another thing, than their rows state."""
     if found.overruled_requests:
         yield (
             f"{counted(found.overruled_requests, 'request was', 'requests were')} judged by "
@@ -176,15 +184,17 @@ def _notes(found: Waterfall) -> Iterator[str]:
             "known by chunks of text, which stand for tokens by scale; a tokenizer "
             "(--tokenizer) tells them exactly."
         )
-    if compared is not None:
-        agreed = compared.requests - compared.differing_requests
-        yield (
-            f"A cache of {counted(compared.capacity_blocks, 'block')} predicts {agreed:,} of"
-            f" {counted(compared.requests, 'request')}, and {compared.predicted_tokens:,} "
-            "cached tokens for"
-            f" {compared.observed_tokens:,} observed; {compared.by_answers:,} of the others depend"
-            " on generated tokens, which logs do not name."
-        )
+
+
+def _predicted(compared: Compared) -> str:
+    """How well a modelled cache tells what was observed."""
+    agreed = compared.requests - compared.differing_requests
+    return (
+        f"A cache of {counted(compared.capacity_blocks, 'block')} predicts {agreed:,} of "
+        f"{counted(compared.requests, 'request')}, and {compared.predicted_tokens:,} cached tokens "
+        f"for {compared.observed_tokens:,} observed; {compared.by_answers:,} of the others depend "
+        "on generated tokens, which logs do not name."
+    )
 
 
 def _without_causes(total: Sums) -> Iterator[str]:
