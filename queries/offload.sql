@@ -15,44 +15,15 @@ columns:
   seconds: {type: DOUBLE, unit: seconds, meaning: "Time the transfers took, summed over transfers side by side."}
   bytes_per_second: {type: DOUBLE, unit: bytes per second, meaning: "bytes / seconds: speed of one transfer; NULL without both."}
 */
-WITH samples AS (
+WITH sums AS (
     SELECT
-        *,
-        overlap_share(since, ts, getvariable('since'), getvariable('until')) AS share,
-        CASE
-            WHEN getvariable('by') IS NULL THEN NULL
-            WHEN getvariable('by') = 'model' THEN coalesce(model, '')
-            WHEN getvariable('by') = 'replica' THEN replica
-            WHEN getvariable('by') = 'engine' THEN engine
-            ELSE error('unknown dimension ' || getvariable('by'))
-        END AS value
-    FROM engine_samples
-    WHERE
-        reaches_into(since, ts, getvariable('since'), getvariable('until'))
-        AND matches(coalesce(model, ''), getvariable('model'))
-        AND matches(replica, getvariable('replica'))
-),
-
-moved AS (
-    SELECT value, observer, share, 'tokens' AS unit, unnest(map_entries(offload_tokens)) AS entry
-    FROM samples WHERE offload_tokens IS NOT NULL
-    UNION ALL
-    SELECT value, observer, share, 'bytes' AS unit, unnest(map_entries(offload_bytes)) AS entry
-    FROM samples WHERE offload_bytes IS NOT NULL
-    UNION ALL
-    SELECT value, observer, share, 'seconds' AS unit, unnest(map_entries(offload_seconds)) AS entry
-    FROM samples WHERE offload_seconds IS NOT NULL
-),
-
-sums AS (
-    SELECT
-        value, observer,
-        split_part(entry.key, '/', 1) AS direction,
-        split_part(entry.key, '/', 2) AS tier,
-        sum(entry.value * share) FILTER (unit = 'tokens') AS tokens,
-        sum(entry.value * share) FILTER (unit = 'bytes') AS bytes,
-        sum(entry.value * share) FILTER (unit = 'seconds') AS seconds
-    FROM moved
+        CASE WHEN getvariable('by') IS NOT NULL THEN value END AS value,
+        observer, direction, tier,
+        sum(tokens) AS tokens, sum(bytes) AS bytes, sum(seconds) AS seconds
+    FROM offload_moved(
+        getvariable('by'), getvariable('since'), getvariable('until'), NULL,
+        getvariable('model'), getvariable('replica')
+    )
     GROUP BY ALL
 )
 
@@ -63,4 +34,5 @@ SELECT
     seconds,
     ratio(bytes, seconds) AS bytes_per_second
 FROM sums
+WHERE coalesce(tokens, bytes, seconds) IS NOT NULL
 ORDER BY value, observer, direction, tier;

@@ -28,20 +28,7 @@ WITH stepped AS (
 shares AS (
     SELECT
         * REPLACE (coalesce(model, '') AS model),
-        overlap_share(
-            since, ts,
-            CASE
-                WHEN step_start IS NULL THEN since_border
-                ELSE greatest(step_start, coalesce(since_border, step_start))
-            END,
-            CASE
-                WHEN step_start IS NULL THEN until_border
-                ELSE least(
-                    step_start + to_seconds(step_seconds),
-                    coalesce(until_border, step_start + to_seconds(step_seconds))
-                )
-            END
-        ) AS share
+        step_share(since, ts, since_border, until_border, step_start, step_seconds) AS share
     FROM stepped
 ),
 
