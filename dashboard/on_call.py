@@ -11,7 +11,7 @@ from dashboard.figures.safe import code_span
 from queries.on_call.contributors import Contributors
 from queries.on_call.screen import Looking, Screen, look
 from queries.on_call.verdict import TONE_WORDS, Tone
-from queries.on_call.words import clock, plain, points
+from queries.on_call.words import LONGEST, clock, points
 
 # All readers share an answer for so long; a drop is judged by the minute.
 ROUND_SECONDS = 60
@@ -26,8 +26,8 @@ def on_call(answers: Answers) -> Screen:
 
 
 def _quoted(text: object) -> str:
-    """A name or a piece of evidence inside Markdown: a code span without a shorter limit."""
-    return f"`{plain(text).replace('`', chr(0x2019))}`"
+    """A name or a piece of evidence inside Markdown, of which there is room for all."""
+    return code_span(text, LONGEST)
 
 
 def head(screen: Screen) -> None:

@@ -39,12 +39,12 @@ def time_axis(figure: go.Figure, since: object, until: object) -> None:
     )
 
 
-def ratio_axis(figure: go.Figure, title: str, values: Sequence[float | None], row: int) -> None:
-    """A percentage axis from 0; to 100 % unless everything is far below."""
+def ratio_axis(figure: go.Figure, values: Sequence[float | None]) -> None:
+    """The axis of token hit ratios, above all else: from 0 to 100 %, unless they are far below."""
     known = [value for value in values if value is not None]
     top = max(known, default=1.0)
     upper = 1.02 if top > 0.5 else max(top * 1.25, 0.05)
-    figure.update_yaxes(title=title, tickformat=".0%", range=[0, upper], row=row, col=1)
+    figure.update_yaxes(title="token hit ratio", tickformat=".0%", range=[0, upper], row=1, col=1)
 
 
 _TIME_TICKS = [

@@ -36,7 +36,7 @@ def usage_with_ratio(
               row=2)  # fmt: skip
     style(figure, 470)
     time_axis(figure, since, until)
-    ratio_axis(figure, "token hit ratio", [number(r, "token_hit_ratio") for r in above], row=1)
+    ratio_axis(figure, [number(row, "token_hit_ratio") for row in above])
     figure.update_yaxes(title="KV in use", tickformat=".0%", range=[0, 1.02], row=2, col=1)
     return figure
 
@@ -117,7 +117,7 @@ def _sum(rows: Rows, column: str) -> float:
     return sum(number(row, column) or 0.0 for row in rows)
 
 
-def split_bars(rows: Rows, by: str = "replica") -> go.Figure:
+def split_bars(rows: Rows) -> go.Figure:
     """Capacity of each replica split into running, cached and free tokens.
 
     What no engine told is one hatched "unknown" part: it is neither cached nor free, and
@@ -149,7 +149,7 @@ def split_bars(rows: Rows, by: str = "replica") -> go.Figure:
         autorange="reversed",
         tickmode="array",
         tickvals=list(range(len(known))),
-        ticktext=[chart_text(row.get(by)) for row in known],
+        ticktext=[chart_text(row.get("replica")) for row in known],
         showgrid=False,
     )
     style(figure, 110 + 28 * max(len(known), 2))

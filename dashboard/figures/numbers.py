@@ -5,7 +5,12 @@ None always reads as "–" (not known or no traffic); it is never printed as 0.
 
 from datetime import timedelta
 
-UNKNOWN = "–"
+from queries.on_call.words import UNKNOWN, points, whole
+
+__all__ = [
+    "UNKNOWN", "duration", "gib", "percent", "points", "rate", "relative", "seconds",
+    "signed_percent", "span", "whole",
+]  # fmt: skip
 
 
 def percent(ratio: float | None) -> str:
@@ -17,19 +22,6 @@ def percent(ratio: float | None) -> str:
     if 0.9995 <= ratio < 1:
         return "> 99.9 %"
     return f"{ratio * 100:.1f} %"
-
-
-def points(change_ratio: float | None) -> str:
-    """The difference of two ratios in percentage points, with its sign."""
-    if change_ratio is None:
-        return UNKNOWN
-    change_points = round(change_ratio * 100, 1)
-    return f"{change_points:+,.1f} points" if change_points else "0.0 points"
-
-
-def whole(value: float | None) -> str:
-    """A count with thousands separators."""
-    return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def rate(per_second: float | None) -> str:

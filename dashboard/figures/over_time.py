@@ -52,7 +52,7 @@ def ratio_with_load(
     style(figure, 430)
     happened(figure, marks)
     time_axis(figure, since, until)
-    ratio_axis(figure, "token hit ratio", shown, row=1)
+    ratio_axis(figure, shown)
     figure.update_yaxes(title="tokens/s", rangemode="tozero", tickformat=",.3~s", row=2, col=1)
     return figure
 

@@ -3,21 +3,17 @@
 Numbers may be None (not known), which is never drawn as 0. Times are UTC without a zone.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-Row = Mapping[str, Any]
-Rows = Sequence[Row]
+from queries.on_call.words import Row, Rows, number
+from queries.times import utc_without_zone
 
-
-def number(row: Row, column: str) -> float | None:
-    """Value of a numeric column as a float; None where it is absent, NULL or not finite."""
-    value = row.get(column)
-    if value is None or isinstance(value, (str, bytes)):
-        return None
-    real = float(value)
-    return real if real - real == 0 else None  # inf - inf and nan - nan are not 0
+__all__ = [
+    "Row", "Rows", "at_point", "count", "group", "isolated", "moment", "number", "points_of",
+    "reported_cached", "with_gaps",
+]  # fmt: skip
 
 
 def count(row: Row, column: str) -> int | None:
@@ -43,7 +39,7 @@ def moment(value: object) -> datetime:
         value = datetime.fromisoformat(value)
     if not isinstance(value, datetime):
         raise TypeError(f"not a time stamp: {value!r}")
-    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return utc_without_zone(value)
 
 
 def with_gaps(rows: Rows, step_seconds: float) -> list[Row]:

@@ -5,20 +5,17 @@ subset of HTML in every label and hover; Streamlit reads Markdown in headings, c
 help. Names go through here before they reach either. (Tables show plain text as it is.)
 """
 
-NOT_GIVEN = "(not given)"
+from queries.on_call import words
+from queries.on_call.words import NOT_GIVEN
+
+__all__ = ["NOT_GIVEN", "chart_text", "code_span", "plain"]
+
 _LONGEST = 60
 
 
 def plain(text: object) -> str:
-    """A name on one line and of bounded length; '' and None are "(not given)".
-
-    Control and direction characters are replaced, so that a name cannot break or reorder
-    the line it stands in.
-    """
-    if text is None or text == "":
-        return NOT_GIVEN
-    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    """A name on one line, shorter than where a screen has a whole line for it."""
+    return words.plain(text, _LONGEST)
 
 
 def chart_text(text: object) -> str:
@@ -26,10 +23,10 @@ def chart_text(text: object) -> str:
     return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def code_span(text: object) -> str:
+def code_span(text: object, longest: int = _LONGEST) -> str:
     """A name inside Streamlit Markdown.
 
     Only a code span is left alone by everything Streamlit does to text: links are made even
     from escaped addresses. Backticks cannot be escaped inside one, so they become quotes.
     """
-    return f"`{plain(text).replace('`', chr(0x2019))}`"
+    return f"`{words.plain(text, longest).replace('`', chr(0x2019))}`"

@@ -14,11 +14,11 @@ Quoted = Callable[[object], str]
 UNKNOWN = "–"
 NOT_GIVEN = "(not given)"
 ABOUT = ("model", "route", "template", "tenant", "replica")
-_LONGEST = 160
+LONGEST = 160
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def plain(text: object) -> str:
+def plain(text: object, longest: int = LONGEST) -> str:
     """A name on one line and of bounded length; '' and None are "(not given)".
 
     Control and direction characters are replaced, so that a name can neither break nor reorder
@@ -27,7 +27,7 @@ def plain(text: object) -> str:
     if text is None or text == "":
         return NOT_GIVEN
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def number(row: Row, column: str) -> float | None:
