@@ -1,4 +1,4 @@
-"""One span of rows: what is told of them goes to the memory, and their causes come out."""
+"""Names the causes of one span of rows. What they tell is remembered for the rows after them."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,9 +35,9 @@ Reset = tuple[str, float]
 
 @dataclass(frozen=True)
 class RowSpan:
-    """Rows with chains (an answer of `request_chains`, with `is_live` and `is_late`) from `since`
-    until before `until`, late ones from before; all resets until then, and what caches held by
-    their events."""
+    """The rows with chains from `since` to before `until`, and those that came late for earlier
+    spans: an answer of `request_chains` with `is_live` and `is_late`. Beside them all resets before
+    `until`, and what caches held by their events."""
 
     table: pa.Table
     since: datetime
@@ -48,8 +48,9 @@ class RowSpan:
 
 @dataclass(frozen=True)
 class NamedPart:
-    """What became of the rows of a part. `rows`: as `sums.add_named` takes them; `crossed`: as
-    `crossed.add_crossed` does; `named` None: nothing, as their chains do not fit their blocks."""
+    """What became of the rows of a part: `rows` for `sums.add_named`, `crossed` for
+    `crossed.add_crossed`. `named` is None where chains do not fit the stated blocks: then no cause
+    is named, and the rows are counted without any."""
 
     name: str
     named: Named | None
@@ -96,20 +97,20 @@ def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> It
 
 def _begun(own: pa.Table, span: RowSpan) -> float:
     """When a memory begins whose first rows these are: with the minute of the first of them, as
-    rows before it in the span have no chains; late ones begin nothing."""
+    earlier rows of the span have no chains; not before the span, as late rows begin nothing."""
     first = own["ts"].cast(pa.int64()).to_numpy().min() / 1e6
     return max(_seconds(span.since), float(first // 60 * 60))
 
 
 def _settle(unnamed: UnnamedScopes, part: str, own: pa.Table, until: float) -> None:
-    """Where the chains of each scope can be compared."""
+    """Remember among which chains each scope was met: only these can be compared."""
     names = ("hash_key_id", "hash_scope", "scope")
     for key, meaning, scope in {*zip(*(own[name].to_pylist() for name in names), strict=True)}:
         unnamed.settle(f"{part} {key} {meaning}", [scope], until)
 
 
 def _by_traffic(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Those that see the same rows, each with its own block size, together."""
+    """Parts that differ in nothing but the block size they judge the same rows by, together."""
     same: list[Part] = []
     for part in parts:
         if same and part.traffic is not same[0].traffic:
@@ -121,7 +122,7 @@ def _by_traffic(parts: Iterable[Part]) -> Iterator[list[Part]]:
 
 
 def _name(part: Part) -> str:
-    """Of the rows that can be compared with each other, today and later."""
+    """What the rows whose chains can be compared with each other are called in every span."""
     grain = part.traffic.chains.grain_tokens
     return f"{part.rule.name} {'text' if part.scale is not None else grain}"
 
@@ -135,7 +136,7 @@ def _is_usable(part: Part) -> bool:
 
 
 def _new_resets(part: PartState, span: RowSpan) -> list[Reset]:
-    """Those that the part has not been told yet; not those from before the span it began in."""
+    """The resets that the part has not been told of yet; none from before the span it began in."""
     begun = min(part.stream.memory.begun_seconds, _seconds(span.since))
     new = [
         (replica, moment)

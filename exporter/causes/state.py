@@ -28,8 +28,9 @@ _FORMAT = 1
 
 @dataclass
 class PartState:
-    """The rows that count by one rule and whose hashes stand for as many tokens. `until`: what
-    it was last told of ended then. `resets`: the last reset of each replica that it was told."""
+    """What is remembered of the rows of one cache rule whose hashes stand for equally many tokens,
+    so that their chains can be compared. `until`: the end of the last span it was given. `resets`:
+    the last reset of each replica that it was told of."""
 
     stream: CauseStream
     until: float
@@ -38,8 +39,8 @@ class PartState:
 
 @dataclass
 class CauseState:
-    """`sealed`: rows before it were counted. `batch`: up to it late ones were, too. `is_anew`: what
-    is kept in the store cannot be read."""
+    """All that is remembered between two seals. Counted are the rows before `sealed`, and of those
+    that came late for it the ones up to `batch`. `is_anew`: what the store has cannot be read."""
 
     sealed: datetime
     batch: int
