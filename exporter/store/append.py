@@ -280,8 +280,10 @@ class _Append:
         self.store.sides.update(sides)
         if not sides or len(self.store.sides) < 2:
             return None
-        window_seconds = self.store.settings.join_window_seconds
-        joined = join.join_fresh(self.cursor, self.fresh, window_seconds)
+        settings = self.store.settings
+        joined = join.join_fresh(
+            self.cursor, self.fresh, settings.join_window_seconds, settings.hit_threshold_ratio
+        )
         if joined is not None:
             self._correct(delta)
         return joined

@@ -10,6 +10,7 @@ stays in `request_parts`, by which rows that arrive again are recognised.
 import duckdb
 
 from exporter.records import TIERS, Request
+from exporter.sources.formats.expressions import COMPUTED
 from exporter.store.identity import FRESH, Fresh
 
 # Facts of the engine, where it states them.
@@ -20,8 +21,7 @@ _ENGINE_FIRST = (
 # These belong together and come from one side: the engine's if it counted cached tokens, or if
 # nobody did.
 _COUNTED = (
-    "prompt_tokens", "cached_tokens", *(f"cached_{tier}" for tier in TIERS), "outcome",
-    "prompt_basis",
+    "prompt_tokens", "cached_tokens", *(f"cached_{tier}" for tier in TIERS), "prompt_basis",
 )  # fmt: skip
 _ENGINE_COUNTED = """e.cached_tokens IS NOT NULL
     OR (g.cached_tokens IS NULL AND e.prompt_tokens IS NOT NULL)"""
@@ -41,7 +41,10 @@ _KEYS = f"""list_distinct(list_filter(
 
 
 def join_fresh(
-    cursor: duckdb.DuckDBPyConnection, fresh: Fresh, window_seconds: float
+    cursor: duckdb.DuckDBPyConnection,
+    fresh: Fresh,
+    window_seconds: float,
+    hit_threshold_ratio: float,
 ) -> int | None:
     """Joins rows of a batch with rows of the other side, stored or in the same batch.
 
@@ -53,7 +56,10 @@ def join_fresh(
     if not cursor.execute("SELECT count(*) FROM pairs").fetchall()[0][0]:
         return None
     batch = {"batch": fresh.batch}
-    cursor.execute(f"CREATE OR REPLACE TEMP TABLE joined_rows AS {_merged()}", batch)
+    cursor.execute(
+        f"CREATE OR REPLACE TEMP TABLE joined_rows AS {_merged()}",
+        {**batch, "hit_threshold_ratio": hit_threshold_ratio},
+    )
     cursor.execute(
         "INSERT INTO request_parts SELECT * FROM requests WHERE rowid IN"
         " (SELECT unnest([gateway, engine]) FROM pairs)"
@@ -92,9 +98,11 @@ def _merged() -> str:
         else:
             value = _OTHERWISE.get(name, f"coalesce(g.{name}, e.{name})")
         columns.append(f"{value} AS {name}")
-    return f"""SELECT {", ".join(columns)}, $batch::BIGINT AS batch,
+    # The block of one side may be what tells how much of the other's count was a hit.
+    return f"""SELECT * REPLACE ({COMPUTED["outcome"]} AS outcome)
+        FROM (SELECT {", ".join(columns)}, $batch::BIGINT AS batch,
             CASE WHEN g.batch = $batch THEN g.position ELSE e.position END AS position
-        FROM pairs JOIN requests g ON g.rowid = gateway JOIN requests e ON e.rowid = engine"""
+        FROM pairs JOIN requests g ON g.rowid = gateway JOIN requests e ON e.rowid = engine)"""
 
 
 _OTHERWISE = {

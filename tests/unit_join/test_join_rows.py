@@ -145,6 +145,18 @@ def test_the_gateways_cached_count_stands_where_the_engine_has_none(store: Store
     assert (row["cached_tokens"], row["cached_device"], row["replica"]) == (320, None, "r-1")
 
 
+def test_the_engines_block_tells_what_the_gateways_count_could_be_at_best(store: Store) -> None:
+    # Of 100 tokens whole blocks of 64 can serve 64: all there was to hit.
+    gateway(store, {**GATEWAY, "prompt_tokens": 100, "cached_tokens": 64})
+    [(alone,)] = store.cursor().execute("SELECT outcome FROM requests").fetchall()
+    engine(store, {"request_id": "call-1", "ts": NOON, "prompt_tokens": 100, "block_size": 64})
+    [(joined,)] = store.cursor().execute("SELECT outcome FROM requests").fetchall()
+    assert (alone, joined) == ("partial", "hit")
+    store.fold()
+    sums = "SELECT sum(hit_requests), sum(partial_requests) FROM hour_rollup"
+    assert store.cursor().execute(sums).fetchall() == [(1, 0)]
+
+
 @pytest.mark.parametrize(("hashed", "content"), [({}, [7, 8]), ({"block_hashes": [3]}, None)])
 def test_content_hashes_come_from_the_side_the_chain_is_of(
     store: Store, hashed: Row, content: list[int] | None
