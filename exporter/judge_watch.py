@@ -26,3 +26,22 @@ class JudgeWatch(Repeated):
         """Judge, and remember when."""
         self.judge_once()
         self._judged_at = datetime.now(UTC)
+
+
+class SeldomWatch(JudgeWatch):
+    """Judges for the first time when loads at the start are over, then every so often. What was
+    found before stays where judging fails."""
+
+    def __init__(self, name: str, first_seconds: float, every_seconds: float) -> None:
+        super().__init__(name)
+        self._pause_seconds, self._every_seconds = first_seconds, every_seconds
+
+    def pause_seconds(self) -> float:
+        return self._pause_seconds
+
+    def do_once(self) -> None:
+        super().do_once()
+        self._pause_seconds = self._every_seconds
+
+    def failed(self) -> None:
+        """Nothing becomes of it."""

@@ -12,7 +12,7 @@ from exporter.causes.sealing import reset_moments
 from exporter.isolation.audit import Audit, AuditRules
 from exporter.isolation.rows import Row, pair_rows, prefix_rows
 from exporter.isolation.settings import IsolationSettings
-from exporter.judge_watch import JudgeWatch
+from exporter.judge_watch import SeldomWatch
 from exporter.store.database import cursor_beside
 from exporter.store.store import Store
 from queries import registry
@@ -129,20 +129,12 @@ def _keep(writer: duckdb.DuckDBPyConnection, audit: Audit, window: Row) -> None:
         writer.execute(_ADD_PREFIX, window | row)
 
 
-class IsolationWatch(JudgeWatch):
+class IsolationWatch(SeldomWatch):
     """Tells every hour what scopes keep from being shared."""
 
     def __init__(self, store: Store, settings: IsolationSettings) -> None:
-        super().__init__("isolation")
+        super().__init__("isolation", FIRST_SECONDS, EVERY_SECONDS)
         self._store, self._settings = store, settings
-        self._looked = False
-
-    def pause_seconds(self) -> float:
-        return EVERY_SECONDS if self._looked else FIRST_SECONDS
 
     def judge_once(self) -> None:
         judge_isolation(self._store, datetime.now(UTC).replace(tzinfo=None), self._settings)
-        self._looked = True
-
-    def failed(self) -> None:
-        """What was told before stays."""

@@ -3,7 +3,7 @@
 import logging
 from datetime import UTC, datetime
 
-from exporter.judge_watch import JudgeWatch
+from exporter.judge_watch import SeldomWatch
 from exporter.layout_found.judge import judge_layout
 from exporter.store.store import Store
 
@@ -11,21 +11,13 @@ from exporter.store.store import Store
 FIRST_SECONDS, EVERY_SECONDS = 300.0, 3_600.0
 
 
-class LayoutWatch(JudgeWatch):
-    """In the background; what was found before stays until something is found anew."""
+class LayoutWatch(SeldomWatch):
+    """Looks for findings every hour, in the background."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__("layout")
+        super().__init__("layout", FIRST_SECONDS, EVERY_SECONDS)
         self._store = store
-        self._looked = False
-
-    def pause_seconds(self) -> float:
-        return EVERY_SECONDS if self._looked else FIRST_SECONDS
 
     def judge_once(self) -> None:
         found = judge_layout(self._store, datetime.now(UTC).replace(tzinfo=None))
-        self._looked = True
         logging.getLogger(__name__).debug("%d layout findings", len(found.findings))
-
-    def failed(self) -> None:
-        """What was found before stays."""

@@ -3,7 +3,7 @@
 import logging
 
 from exporter.errors import PrefixscopeError
-from exporter.judge_watch import JudgeWatch
+from exporter.judge_watch import SeldomWatch
 from exporter.store.store import Store
 from exporter.templates_found.find import find_templates
 
@@ -13,23 +13,15 @@ _log = logging.getLogger(__name__)
 FIRST_SECONDS, EVERY_SECONDS = 60.0, 600.0
 
 
-class TemplateWatch(JudgeWatch):
+class TemplateWatch(SeldomWatch):
     """Every ten minutes, in the background."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__("templates")
+        super().__init__("templates", FIRST_SECONDS, EVERY_SECONDS)
         self._store = store
-        self._looked = False
-
-    def pause_seconds(self) -> float:
-        return EVERY_SECONDS if self._looked else FIRST_SECONDS
 
     def judge_once(self) -> None:
         try:
             find_templates(self._store)
         except PrefixscopeError as error:  # the store's memory limit
             _log.warning("templates could not be put into rows: %s; trying again", error)
-        self._looked = True
-
-    def failed(self) -> None:
-        """What was found before stays."""

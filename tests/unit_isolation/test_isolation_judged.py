@@ -106,6 +106,6 @@ def test_the_watch_looks_and_goes_on(store: Store) -> None:
     watch = IsolationWatch(store, IsolationSettings())
     assert watch.pause_seconds() == 600
     load(store, recorded(datetime.now(UTC).replace(tzinfo=None) - timedelta(minutes=5)))
-    watch.judge_once()
+    watch.do_once()
     assert watch.pause_seconds() == 3_600
     assert len(ask(store, "isolation")) == 3

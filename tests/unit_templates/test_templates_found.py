@@ -497,10 +497,10 @@ def test_the_watch_looks_again_after_a_failure(
     worker = watch.TemplateWatch(store)
     assert worker.pause_seconds() == watch.FIRST_SECONDS
     monkeypatch.setattr(watch, "find_templates", too_large)
-    worker.judge_once()
+    worker.do_once()
     assert "memory limit" in caplog.text
     assert worker.pause_seconds() == watch.EVERY_SECONDS
     monkeypatch.undo()
     _load(store, _calls(CHECKOUT, 9))
-    worker.judge_once()
+    worker.do_once()
     assert len(_found(store)) == 1
