@@ -70,6 +70,11 @@ def is_kept(error: duckdb.Error) -> bool:
     return "COMMIT succeeded" in str(error)
 
 
+def is_damaged(error: duckdb.Error) -> bool:
+    """Whether the file or its log of changes is not what was written."""
+    return any(words in str(error) for words in ("Corrupt", "replaying WAL", "checksum"))
+
+
 def is_of_disk(error: BaseException) -> bool:
     """Whether it is the disk, which a person can mend: full, read-only, taken away or broken.
     Such a message quotes a path and never a row."""

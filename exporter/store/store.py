@@ -28,6 +28,7 @@ from exporter.store.database import (
     attach_anew,
     attached,
     cursor_of,
+    is_damaged,
     is_given_up,
     is_kept,
     is_of_disk,
@@ -339,6 +340,13 @@ def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnect
                 f"{_remedy(directory, holder)}"
             ) from error
         raise PrefixscopeError(f"cannot open the store {path}: {error}") from error
+    except duckdb.Error as error:
+        if not is_damaged(error):
+            raise
+        raise PrefixscopeError(
+            f"the store {directory} is damaged ({error}): put a backup in its place, or move "
+            f"{FILE_NAME} and {FILE_NAME}.wal away, keep {KEY_NAME}, and load its logs again"
+        ) from error
 
 
 def _remedy(directory: Path, holder: str) -> str:
@@ -414,13 +422,28 @@ def _key(directory: Path) -> str:
     """The secret of keyed hashes: a file of its own, made at first start, readable by its owner."""
     path = directory / KEY_NAME
     try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        key = secrets.token_hex(32)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        if not path.exists():
+            _make_key(path)
+        key = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PrefixscopeError(f"cannot use the secret of keyed hashes, {path}: {error}") from error
+    if not key:
+        raise PrefixscopeError(f"{path} is empty: remove it, or put a secret into it")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """All of it or nothing: what is hashed without a secret can be guessed. A tap that shares the
+    file may make it at the same moment; then its secret counts."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
         with os.fdopen(descriptor, "w") as file:
-            file.write(key + "\n")
-        return key
+            file.write(secrets.token_hex(32) + "\n")
+        with suppress(FileExistsError):
+            path.hardlink_to(beside)
+    finally:
+        beside.unlink()
 
 
 def _admitted(cursor: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:

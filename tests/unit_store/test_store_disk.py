@@ -1,9 +1,8 @@
 """A disk that is full for a while: what was acknowledged is there, what was not comes once."""
 
 import logging
-import resource
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,20 +12,10 @@ import pytest
 from exporter.store.database import is_of_disk
 from exporter.store.store import FILE_NAME, Store
 from exporter.store.trouble import SeldomAboutTheDisk
+from tests.full_disk import no_file_beyond
 from tests.log_path import SMALL, load
 
 TOKENS = 10
-
-
-@contextmanager
-def no_file_beyond(size_bytes: int) -> Iterator[None]:
-    """No file of this process grows beyond this: to DuckDB the same as a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def post(store: Store, first: int, count: int = 200) -> int:

@@ -1,5 +1,6 @@
 """The file of a store: small row groups, whoever made it, and what it is when others open it."""
 
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -7,7 +8,9 @@ import pytest
 
 from exporter.errors import PrefixscopeError
 from exporter.store.database import cursor_beside
-from exporter.store.store import FILE_NAME, Store
+from exporter.store.store import FILE_NAME, KEY_NAME, Store
+from exporter.store.store import _key as secret
+from tests.full_disk import no_file_beyond
 
 _ROWS = """INSERT INTO rejects SELECT TIMESTAMP '2026-03-01', 'log', 'ndjson', NULL, i, i,
     'too_long', 'row ' || i, NULL FROM range({}) made(i)"""
@@ -91,3 +94,38 @@ def test_a_further_cursor_sees_the_same_tables(tmp_path: Path) -> None:
     with duckdb.connect() as memory:
         memory.execute("CREATE TABLE meta AS SELECT 'a' AS key, 'in memory' AS value")
         assert cursor_beside(memory).execute(read).fetchall() == [("in memory",)]
+
+
+@pytest.mark.parametrize("part", ["", ".wal"])
+def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path, part: str) -> None:
+    store = Store.open(tmp_path / "whole")
+    add(store, 1_000)
+    shutil.copytree(tmp_path / "whole", tmp_path / "hurt")  # as it is after a crash
+    store.close()
+    hurt = tmp_path / "hurt" / (FILE_NAME + part)
+    content = bytearray(hurt.read_bytes())
+    content[100] ^= 1
+    hurt.write_bytes(content)
+    with pytest.raises(PrefixscopeError, match=r"is damaged .*put a backup in its place"):
+        Store.open(tmp_path / "hurt")
+    assert hurt.read_bytes() == bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe"])
+def test_hashes_are_never_made_without_a_secret(tmp_path: Path, content: bytes) -> None:
+    """As a crash or a full disk at the very first start could have left it."""
+    key = tmp_path / KEY_NAME
+    key.write_bytes(content)
+    with pytest.raises(PrefixscopeError, match=r"hash\.key"):
+        secret(tmp_path)
+    key.unlink()
+    assert secret(tmp_path) == secret(tmp_path) == key.read_text().strip()
+    assert len(secret(tmp_path)) == 64
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [key]
+
+
+def test_a_secret_that_finds_no_room_leaves_none(tmp_path: Path) -> None:
+    with no_file_beyond(10), pytest.raises(PrefixscopeError, match=r"hash\.key.*too large"):
+        secret(tmp_path)
+    assert not list(tmp_path.iterdir())
