@@ -22,13 +22,15 @@ class StreamName:
 
     Every publisher has a name of its own. Where several ranks of a replica share a source, `rank`
     tells them apart; without it the rank is taken from the batches, and enters the name as soon
-    as two of them were heard.
+    as two of them were heard. `model_fingerprint`: the version of the weights that the taps of the
+    engine state, which is part of the scope of its blocks.
     """
 
     source: str
     replica: str
     model: str | None = None
     rank: int | None = None
+    model_fingerprint: str | None = None
 
 
 class Heard(Enum):

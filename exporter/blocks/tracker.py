@@ -33,10 +33,9 @@ class Tracker:
 
     `key` is the store's secret: with `chains`, blocks get names of our own made with it, which
     costs more than all the rest; without them there are no copies, no prefixes and no last uses
-    by requests. `model_fingerprint` is what the taps of the same engines state, if they do.
-    Events older than `live_window` when they are heard (replayed) reach the rows, but not the
-    totals of the snapshot, so that a rate of them stays true. What left a cache is remembered for
-    `remember`, to tell what was held then.
+    by requests. Events older than `live_window` when they are heard (replayed) reach the rows, but
+    not the totals of the snapshot, so that a rate of them stays true. What left a cache is
+    remembered for `remember`, to tell what was held then.
     """
 
     def __init__(
@@ -44,12 +43,11 @@ class Tracker:
         key: str,
         *,
         chains: bool = True,
-        model_fingerprint: str | None = None,
         live_window: timedelta = timedelta(minutes=10),
         remember: timedelta = timedelta(),
     ) -> None:
         self._lock = threading.RLock()
-        self._chains = Chains(key, model_fingerprint) if chains else None
+        self._key, self._has_names = key, chains
         self._key_id = hash_key_id(key)
         self._live_seconds = live_window.total_seconds()
         self._remember_seconds = remember.total_seconds()
@@ -182,7 +180,8 @@ class Tracker:
 
     def _publisher(self, stream: StreamName) -> Publisher:
         if stream not in self._publishers:
-            made = Publisher(stream, self._chains, self._live_seconds, self._remember_seconds)
+            chains = Chains(self._key, stream.model_fingerprint) if self._has_names else None
+            made = Publisher(stream, chains, self._live_seconds, self._remember_seconds)
             made.recall(self._known.of(stream, stream.rank))
             self._publishers[stream] = made
             self._see_shared_name(stream)
@@ -207,7 +206,7 @@ class Tracker:
         A row counts where its chain was made with our key and its replica is heard here; a row
         without a replica only where a single one serves its model.
         """
-        if self._chains is None:
+        if not self._has_names:
             return
         for row in rows:
             if row.hash_scope == "global" and row.hash_key_id == self._key_id:
@@ -290,7 +289,7 @@ class Tracker:
                 streams.append(publisher.row(replica))
             drained, changed = Drained(minutes, resets, streams, renamed), bool(minutes or leaving)
             blocks = sum(cache.distinct_blocks for _, _, cache in self._caches())
-            if self._chains is None or not self._contents.is_due(blocks, changed, now):
+            if not self._has_names or not self._contents.is_due(blocks, changed, now):
                 return drained
             holdings, uses = list(self._holdings()), self._contents.uses()
         copies, prefixes = self._contents.look_through(holdings, uses, now)
@@ -312,7 +311,7 @@ class Tracker:
         a replica can reach them. Nothing without names of our own."""
         with self._lock:
             found = []
-            for publisher, tier, cache in self._caches() if self._chains is not None else ():
+            for publisher, tier, cache in self._caches() if self._has_names else ():
                 publisher.tiers.flush()
                 size = publisher.tiers.block_size(tier)
                 if size and publisher.uncertain(tier) is None:

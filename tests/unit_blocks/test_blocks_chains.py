@@ -1,6 +1,6 @@
 """Names of blocks must be what the tap and `replay.hashes` give to the same prompt."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,15 @@ from exporter.blocks.chains import Chains
 from exporter.blocks.wire import STORED, Decoder
 from prefixscope.tap.asked import hashed
 from replay.hashes import chain_hashes, scope_id
-from tests.unit_blocks.event_streams import KEY, captured, needs_captures, requests_of
+from tests.unit_blocks.event_streams import (
+    KEY,
+    STREAM,
+    Listener,
+    captured,
+    needs_captures,
+    requests_of,
+    stored,
+)
 
 TOKENS = list(range(1000, 1160))  # ten blocks of sixteen
 
@@ -81,7 +89,12 @@ def test_t86_salt_and_adapter_are_part_of_the_chain(
 
 def test_t86_so_is_the_fingerprint_that_taps_state() -> None:
     scope = scope_id(KEY, None, None, "weights-7") or ""
-    assert names(Event(TOKENS), fingerprint="weights-7") == chain_hashes(TOKENS, 16, scope, KEY)
+    chain = chain_hashes(TOKENS, 16, scope, KEY)
+    assert names(Event(TOKENS), fingerprint="weights-7") == chain
+    told = Listener(chains=True, stream=replace(STREAM, model_fingerprint="weights-7"))
+    told.hear(stored(range(len(chain)), tokens=TOKENS))
+    (held,) = told.tracker.held_since(0.0)
+    assert sorted(held.names.tolist()) == sorted(chain)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,11 @@ def test_a_configured_name_goes_before_the_topic() -> None:
     assert one.stream("kv@pod@llama", "10.0.0.1") == StreamName("s", "west-1", "m")
 
 
+def test_t86_the_fingerprint_of_its_taps_is_known_of_every_stream() -> None:
+    (one,) = opened(entry(model_fingerprint="weights-7"))
+    assert one.stream("kv@pod@llama", None).model_fingerprint == "weights-7"
+
+
 def test_ranks_have_ports_and_numbers_of_their_own() -> None:
     found = opened(entry(replica="w", ranks=[1, 3], replay_endpoint="tcp://h:5657"))
     told = [(str(one.endpoint), str(one.replay), one.stream("", None)) for one in found]

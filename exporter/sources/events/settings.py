@@ -37,6 +37,10 @@ class EventSettings(BaseModel):
     model: str | None = Field(
         None, min_length=1, max_length=200, description="the model's name, where no topic names it"
     )
+    model_fingerprint: str | None = Field(
+        None, min_length=1, max_length=200,
+        description="version of the weights, where the taps of these engines state one",
+    )  # fmt: skip
     receive_batches: int = Field(
         10_000, ge=1, description="batches that may wait here to be read; further ones are lost"
     )

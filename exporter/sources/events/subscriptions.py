@@ -45,7 +45,8 @@ class Subscription:
         if replica is None:
             named, told_model = _told(topic)
             replica, model = named or self._address(topic, peer), model or told_model
-        return StreamName(self.settings.source, replica, model, self.rank)
+        weights = self.settings.model_fingerprint
+        return StreamName(self.settings.source, replica, model, self.rank, weights)
 
     def replay_of(self, peer: str | None) -> Endpoint | None:
         """Where the batches of a publisher can be asked for again."""
