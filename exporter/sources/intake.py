@@ -94,12 +94,8 @@ class Intake:
         `name` is what the input is called in errors; it is not stored. `progress` is told the
         number of bytes taken so far. Raises PrefixscopeError for an unknown format.
         """
-        laid_out = None
         try:
-            head, stream = self._look_ahead(stream)
-            if origin == "file" and is_laid_out(head, format):
-                laid_out = LaidOut(stream)
-                head, stream = self._look_ahead(laid_out.stream)
+            head, stream, laid_out = self._open(stream, format, origin)
         except DAMAGED as error:
             raise PrefixscopeError(
                 f"{name}: the compressed data is damaged or ends early ({error})"
@@ -124,16 +120,7 @@ class Intake:
         self._store_all(batches, target, summary, patient=patient)
         if origin == "file":
             self.store.fold()
-        if laid_out and laid_out.broken:
-            raise PrefixscopeError(
-                f"{name}: {laid_out.broken}; what came before it is stored: "
-                f"{counted(summary.accepted, 'row')}"
-            )
-        if batches.damage:
-            raise PrefixscopeError(
-                f"{name}: the compressed data is damaged or ends early ({batches.damage}); "
-                f"{counted(summary.accepted, 'row is', 'rows are')} stored, from before the damage"
-            ) from batches.damage
+        _refuse_damage(name, summary, laid_out, batches)
         return summary
 
     def _store_all(
@@ -146,6 +133,17 @@ class Intake:
             else:
                 for batch in batches.take(1):
                     summary.add(append(self.store, batch, target))
+
+    def _open(
+        self, stream: BinaryIO, format: str, origin: Literal["file", "http"]
+    ) -> tuple[bytes, BinaryIO, LaidOut | None]:
+        """The first rows and all of them, one a line; of a file that is laid out for reading also
+        what makes them so."""
+        head, stream = self._look_ahead(stream)
+        if origin == "http" or not is_laid_out(head, format):
+            return head, stream, None
+        laid_out = LaidOut(stream)
+        return *self._look_ahead(laid_out.stream), laid_out
 
     def _look_ahead(self, stream: BinaryIO) -> tuple[bytes, BinaryIO]:
         """The first rows, as far as they are needed to tell the format."""
@@ -161,6 +159,22 @@ def _named(rows: Iterable[Row | str], name: str) -> Iterator[Row | str]:
         yield from rows
     except PrefixscopeError as error:
         raise PrefixscopeError(f"{name}: {error}") from error
+
+
+def _refuse_damage(
+    name: str, summary: IngestSummary, laid_out: LaidOut | None, batches: "_Batches"
+) -> None:
+    """Raise for an input that could not be read to its end; what came before is stored."""
+    if laid_out and laid_out.broken:
+        raise PrefixscopeError(
+            f"{name}: {laid_out.broken}; what came before it is stored: "
+            f"{counted(summary.accepted, 'row')}"
+        )
+    if batches.damage:
+        raise PrefixscopeError(
+            f"{name}: the compressed data is damaged or ends early ({batches.damage}); "
+            f"{counted(summary.accepted, 'row is', 'rows are')} stored, from before the damage"
+        ) from batches.damage
 
 
 class _Batches:
