@@ -1,7 +1,7 @@
 """What caches held and when, from what their events told, one batch after the other."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,6 @@ class _Held:
 class _Cache:
     """One replica's cache, all tiers; keys are the engine's own (tier, hash)."""
 
-    deployment: int
     held: dict[tuple[str, int], _Held] = field(default_factory=dict)
     last_seconds: float = -np.inf
 
@@ -37,28 +36,22 @@ class ResidencyBook:
     of the requests. A block that is stored again while it is there is one more copy.
     """
 
-    def __init__(self, deployments: Mapping[int, int] | None = None) -> None:
-        self._deployments = deployments or {}
-        self._caches: dict[int, _Cache] = {}
-        self._ended: list[tuple[int, int, float, float, int]] = []
+    def __init__(self) -> None:
+        self._caches: defaultdict[int, _Cache] = defaultdict(_Cache)
+        # Name, replica, since when and until when it was there.
+        self._ended: list[tuple[int, int, float, float]] = []
         self._resets: list[tuple[int, float]] = []
-
-    def _cache(self, replica: int) -> _Cache:
-        """The cache of a replica; a new one is empty."""
-        if replica not in self._caches:
-            self._caches[replica] = _Cache(self._deployments.get(replica, 0))
-        return self._caches[replica]
 
     def name_of(self, replica: int, block: tuple[str, int]) -> int:
         """The name of a block that is there; NO_NAME of any other."""
-        held = self._cache(replica).held.get(block)
+        held = self._caches[replica].held.get(block)
         return NO_NAME if held is None else held.name
 
     def store(
         self, replica: int, seconds: float, blocks: Sequence[tuple[str, int]], names: Sequence[int]
     ) -> None:
         """Blocks came; `names` are chain names, NO_NAME where none is known."""
-        held = self._cache(replica).held
+        held = self._caches[replica].held
         for block, name in zip(blocks, names, strict=True):
             if block in held:
                 held[block].copies += 1
@@ -67,41 +60,41 @@ class ResidencyBook:
 
     def remove(self, replica: int, seconds: float, blocks: Sequence[tuple[str, int]]) -> None:
         """A copy of each block was lost; one that was never told of changes nothing."""
-        cache = self._cache(replica)
+        cache = self._caches[replica]
         for block in blocks:
             if (held := cache.held.get(block)) is None:
                 continue
             held.copies -= 1
             if not held.copies:
                 del cache.held[block]
-                self._end(replica, cache, held, seconds)
+                self._end(replica, held, seconds)
 
     def end_batch(self, replica: int, seconds: float) -> None:
         """All of a batch was told."""
-        cache = self._cache(replica)
+        cache = self._caches[replica]
         cache.last_seconds = max(cache.last_seconds, seconds)
 
     def reset(self, replica: int) -> None:
         """Everything was lost: a clear, or another process. It was told with the batch after it,
         so it took effect at the end of the one before; nothing is known of an earlier time."""
-        cache = self._cache(replica)
+        cache = self._caches[replica]
         if cache.last_seconds == -np.inf:
             return
         for held in cache.held.values():
-            self._end(replica, cache, held, cache.last_seconds)
+            self._end(replica, held, cache.last_seconds)
         cache.held.clear()
         self._resets.append((replica, cache.last_seconds))
 
-    def _end(self, replica: int, cache: _Cache, held: _Held, seconds: float) -> None:
+    def _end(self, replica: int, held: _Held, seconds: float) -> None:
         if held.name != NO_NAME:
-            self._ended.append((held.name, replica, held.since, seconds, cache.deployment))
+            self._ended.append((held.name, replica, held.since, seconds))
 
     def told(self) -> tuple[Stays, Moments]:
         """All stays so far, those that last included, and all resets."""
         rows = list(self._ended)
         for replica, cache in self._caches.items():
             rows += [
-                (held.name, replica, held.since, np.inf, cache.deployment)
+                (held.name, replica, held.since, np.inf)
                 for held in cache.held.values()
                 if held.name != NO_NAME
             ]
@@ -110,7 +103,7 @@ class ResidencyBook:
             np.array([row[1] for row in rows], np.int64),
             np.array([row[2] for row in rows], np.float64),
             np.array([row[3] for row in rows], np.float64),
-            np.array([row[4] for row in rows], np.int64),
+            np.zeros(len(rows), np.int64),
         )
         return stays, Moments.of(self._resets)
 

@@ -5,7 +5,7 @@ requests block by block. Token ids and salts become names on the way, and go no 
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from exporter.blocks.chains import NO_NAME, Chains
 from exporter.blocks.wire import REMOVED, STORED, Batch, tier_of, unsigned, unsigned_hash
@@ -17,18 +17,12 @@ from replay.traffic import Moments, Stays
 class StayReader:
     """Takes the batches of all replicas, those of one in order; `tokens` of events are needed.
 
-    `key` and `model_fingerprint` as the request rows were named with; `deployments` as in
-    `ResidencyBook`.
+    `key` as the request rows were named with.
     """
 
-    def __init__(
-        self,
-        key: str,
-        model_fingerprint: str | None = None,
-        deployments: Mapping[int, int] | None = None,
-    ) -> None:
-        self._chains = Chains(key, model_fingerprint)
-        self._book = ResidencyBook(deployments)
+    def __init__(self, key: str) -> None:
+        self._chains = Chains(key)
+        self._book = ResidencyBook()
         # Replica → tokens a block, as its last event that told.
         self.block_tokens: dict[int, int] = {}
 
