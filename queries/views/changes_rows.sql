@@ -211,7 +211,7 @@ others AS (
 
 judged AS (
     SELECT
-        t.*, s.turns AS stayed_turns, s.share AS stayed_share,
+        t.*, s.share AS stayed_share,
         CASE
             WHEN moved THEN s.low_share
             WHEN o.turns >= 100 THEN o.low_share
