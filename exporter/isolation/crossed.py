@@ -12,35 +12,30 @@ from replay.isolation import Crossed
 from replay.traffic import NOT_REPORTED, Flags, Numbers
 
 _ROWS = "crossed_rows"
-_ADD = """
+_SUMS = ", ".join(
+    f"sum({name})::BIGINT AS {name}"
+    for name in (
+        "checked_requests", "checked_cached_tokens", "reused_requests", "reused_at_least_tokens",
+        "reused_at_most_tokens", "cannot_tell_requests", "cannot_tell_tokens",
+    )
+)  # fmt: skip
+_ADD = f"""
     INSERT INTO cross_scope_minutes BY NAME
     SELECT
         date_trunc('minute', ts) AS minute, nullif(model, '') AS model,
         nullif(replica, '') AS replica, found,
         CASE WHEN found THEN nullif(scope, '') END AS scope,
         CASE WHEN found THEN nullif(tenant, '') END AS tenant,
-        sum(checked_requests)::BIGINT AS checked_requests,
-        sum(checked_cached_tokens)::BIGINT AS checked_cached_tokens,
-        sum(reused_requests)::BIGINT AS reused_requests,
-        sum(reused_at_least_tokens)::BIGINT AS reused_at_least_tokens,
-        sum(reused_at_most_tokens)::BIGINT AS reused_at_most_tokens,
-        sum(cannot_tell_requests)::BIGINT AS cannot_tell_requests,
-        sum(cannot_tell_tokens)::BIGINT AS cannot_tell_tokens
+        {_SUMS}
     FROM crossed_rows GROUP BY ALL"""
 _LIVE = """
     SELECT model, replica, sum(reused_at_least_tokens)::BIGINT FROM crossed_rows
     WHERE is_live GROUP BY ALL HAVING sum(checked_requests) > 0 ORDER BY ALL"""
-_MERGE = """
+_MERGE = f"""
     CREATE OR REPLACE TEMP TABLE merged AS
     SELECT
         minute, model, replica, found, scope, tenant,
-        sum(checked_requests)::BIGINT AS checked_requests,
-        sum(checked_cached_tokens)::BIGINT AS checked_cached_tokens,
-        sum(reused_requests)::BIGINT AS reused_requests,
-        sum(reused_at_least_tokens)::BIGINT AS reused_at_least_tokens,
-        sum(reused_at_most_tokens)::BIGINT AS reused_at_most_tokens,
-        sum(cannot_tell_requests)::BIGINT AS cannot_tell_requests,
-        sum(cannot_tell_tokens)::BIGINT AS cannot_tell_tokens
+        {_SUMS}
     FROM cross_scope_minutes GROUP BY ALL"""
 # So long stands a new series at 0: whoever reads the page now and then has seen it there, however
 # many they are. As far back as a Prometheus looks for the last value.
