@@ -14,6 +14,8 @@ from dashboard.filters import COMPARISONS, DIMENSIONS, RANGES, Filters, Window
 
 FIXED = "fixed"
 MOST_OPTIONS = 500
+# Pixels: all in one row on a screen of 1280, two beside each other on a phone of 390.
+FILTER_WIDTH = 152
 RERUN = "rerun-page"
 _REMEMBERED = "address"
 
@@ -31,18 +33,18 @@ def restore_address(page: str) -> None:
 
 
 def filter_bar() -> Filters:
-    """Draw the shared filters and return what the address says."""
+    """Draw the shared filters and return what the address says.
+
+    They flow instead of standing in columns: on a phone columns are stacked, and six of them would
+    push the verdict off the first screen.
+    """
     filters = Filters.from_address(st.query_params.to_dict())
-    widths = [2.6, 1.2, *[1.4] * len(DIMENSIONS)]
-    columns = st.columns(widths, vertical_alignment="bottom", gap="small")
-    with columns[0]:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         _range(filters)
-    with columns[1]:
         _set("compare", filters.compare)
         st.selectbox("Compare with", list(COMPARISONS), key="compare", on_change=_compare_chosen,
-                     format_func=COMPARISONS.__getitem__)  # fmt: skip
-    for dimension, column in zip(DIMENSIONS, columns[2:], strict=True):
-        with column:
+                     format_func=COMPARISONS.__getitem__, width=FILTER_WIDTH)  # fmt: skip
+        for dimension in DIMENSIONS:
             _dimension(filters, dimension)
     if filters.fixed:
         _fixed_ends(filters)
@@ -164,6 +166,7 @@ def _dimension(filters: Filters, dimension: str) -> None:
         index=None,
         key=dimension,
         placeholder="all",
+        width=FILTER_WIDTH,
         format_func=plain,
         accept_new_options=True,
         on_change=_dimension_chosen,

@@ -18,4 +18,10 @@ def state(row: Row) -> str:
         return "prefix caching is off"
     if row.get("missing_metrics"):
         return f"missing: {', '.join(row['missing_metrics'])}"
-    return "up" if row.get("up") else "not scraped"
+    if not row.get("up"):
+        return "not scraped"
+    observer = row.get("observer") or "engine"
+    return "up" if observer == "engine" else f"up, a {_PROGRAMS[observer]} and no replica"
+
+
+_PROGRAMS = {"kv_store": "KV store", "router": "router", "gateway": "gateway"}

@@ -47,6 +47,21 @@ def ratio_axis(figure: go.Figure, values: Sequence[float | None]) -> None:
     figure.update_yaxes(title="token hit ratio", tickformat=".0%", range=[0, upper], row=1, col=1)
 
 
+def no_ratio(figure: go.Figure) -> None:
+    """Words in the place of a line of token hit ratios."""
+    empty_axes(figure, row=1)
+    figure.add_annotation(
+        text="No token hit ratio in this window", showarrow=False,
+        x=0.5, y=0.5, xref="x domain", yref="y domain",
+    )  # fmt: skip
+
+
+def empty_axes(figure: go.Figure, row: int) -> None:
+    """Axes are only drawn where there is a trace, be it of nothing."""
+    nothing = go.Scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip")
+    figure.add_trace(nothing, row=row, col=1)
+
+
 _TIME_TICKS = [
     {"dtickrange": [None, 86_400_000], "value": "%H:%M\n%d %b"},
     {"dtickrange": [86_400_000, None], "value": "%d %b"},

@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.figures.layout import ratio_axis, style, time_axis
+from dashboard.figures.layout import no_ratio, ratio_axis, style, time_axis
 from dashboard.figures.numbers import percent, whole
 from dashboard.figures.palette import CACHED, FREE, REPLICAS, RUNNING, UNKNOWN
 from dashboard.figures.rows import Row, Rows, group, isolated, moment, number, with_gaps
@@ -36,7 +36,10 @@ def usage_with_ratio(
               row=2)  # fmt: skip
     style(figure, 470)
     time_axis(figure, since, until)
-    ratio_axis(figure, [number(row, "token_hit_ratio") for row in above])
+    ratios = [number(row, "token_hit_ratio") for row in above]
+    if all(value is None for value in ratios):
+        no_ratio(figure)
+    ratio_axis(figure, ratios)
     figure.update_yaxes(title="KV in use", tickformat=".0%", range=[0, 1.02], row=2, col=1)
     return figure
 
@@ -154,7 +157,11 @@ def split_bars(rows: Rows) -> go.Figure:
     )
     style(figure, 110 + 28 * max(len(known), 2))
     return figure.update_layout(
-        barmode="stack", hovermode="closest", legend={"traceorder": "normal"}
+        # A single part needs its name as much as several do: hatching alone says nothing.
+        barmode="stack",
+        hovermode="closest",
+        showlegend=True,
+        legend={"traceorder": "normal"},
     )
 
 

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.figures.expected import expected_bands, happened
-from dashboard.figures.layout import ratio_axis, style, time_axis
+from dashboard.figures.layout import empty_axes, no_ratio, ratio_axis, style, time_axis
 from dashboard.figures.numbers import percent
 from dashboard.figures.palette import BEFORE, CACHED, COMPUTED, LOAD, UNKNOWN, translucent
 from dashboard.figures.rows import Row, Rows, isolated, moment, number, reported_cached, with_gaps
@@ -34,8 +34,8 @@ def ratio_with_load(
     """Token hit ratio (above) and prompt and computed tokens a second (beneath).
 
     `before` is an earlier window, drawn `shift` later so that both lie on one another. `bands` are
-    what was expected, `marks` what happened. Steps without traffic are gaps. Empty rows give empty
-    axes over the asked window.
+    what was expected, `marks` what happened. Steps without traffic are gaps. Without any ratio the
+    upper axes stay and say so.
     """
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06,
                            row_heights=[0.6, 0.4])  # fmt: skip
@@ -49,11 +49,16 @@ def ratio_with_load(
     _ratio_line(figure, now, label, "token_hit_ratio", CACHED, width=2)
     _load(figure, with_gaps(load, step_seconds))
     shown = [number(row, "token_hit_ratio") for row in [*now, *earlier]]
+    if all(value is None for value in shown):
+        no_ratio(figure)
     style(figure, 430)
     happened(figure, marks)
     time_axis(figure, since, until)
     ratio_axis(figure, shown)
     figure.update_yaxes(title="tokens/s", rangemode="tozero", tickformat=",.3~s", row=2, col=1)
+    if not any(number(row, "prompt_tokens_per_second") for row in load):
+        empty_axes(figure, row=2)
+        figure.update_yaxes(range=[0, 1], tickvals=[0], row=2, col=1)  # not thousandths of a token
     return figure
 
 

@@ -70,11 +70,18 @@ def _dose(answers: Answers, point: str) -> None:
 
 
 def _engine_only(answers: Answers) -> None:
-    st.info("No request row in this window carries a TTFT. Shown is the engines' own histogram: "
-            f"it cannot tell hits from misses. One step adds that: `{NEXT_STEP_ROWS}`")  # fmt: skip
-    st.caption(page.window_words(answers))
-    page.engine_filter_note(answers.filters)
     rows = answers.rows("engine_ttft", by="replica")
+    shown = (
+        "Shown is the engines' own histogram: it cannot tell hits from misses."
+        if rows
+        else "The engines timed none in it either."
+    )
+    st.info(f"No request row in this window carries a TTFT. {shown} One step adds that: "
+            f"`{NEXT_STEP_ROWS}`")  # fmt: skip
+    st.caption(page.window_words(answers))
+    if not rows:
+        return
+    page.engine_filter_note(answers.filters)
     tables.show(rows, columns.ENGINE_TTFT, "engine-ttft", alt="TTFT by replica")
 
 

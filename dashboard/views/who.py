@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard import columns, page, single_requests, tables
 from dashboard.answers import Answers
 from dashboard.controls import choose, drill
-from dashboard.explained import change_words, part_words
+from dashboard.explained import NOTHING_TO_COMPARE, change_words, part_words
 from dashboard.figures.parts import parts_bars
 from dashboard.figures.rows import Row, Rows, group, number
 from dashboard.figures.safe import code_span
@@ -56,9 +56,12 @@ def _why(answers: Answers, by: str) -> None:
         st.caption("Why the ratio moved needs a comparison: choose one in “Compare with”.")
         return
     rows = against_before(answers, "explain", by)
+    told = change_words(rows)
     st.markdown(f"##### Why the ratio moved against {page.comparison_words(answers)}",
                 help=purpose("explain"))  # fmt: skip
-    st.markdown(f"{change_words(rows)} {part_words(by, rows, code_span)}")
+    st.markdown(f"{told} {part_words(by, rows, code_span)}")
+    if told == NOTHING_TO_COMPARE:
+        return  # an empty chart beside rows of dashes would say the same, less clearly
     bars, table = st.columns([1, 1.4])
     with bars:
         page.chart(parts_bars(rows, by), "who-parts", "Parts of the change of the ratio")
@@ -71,6 +74,9 @@ def _engines_only(answers: Answers) -> None:
                f"know no route, template or tenant: `{NEXT_STEP_ROWS}` adds them.")  # fmt: skip
     for by in ("model", "replica"):
         rows = answers.rows("engine_hit_ratio", by=by)
+        if not rows:
+            st.info("No prompt was counted in this window with these filters.")
+            return
         shown = _with_trends(answers, "engine_hit_ratio_over_time", rows, by)
         tables.show(shown, columns.engine(by), f"who-engine-{by}", alt=f"Engine counters by {by}")
 

@@ -23,8 +23,9 @@ def minute(number: int) -> datetime:
 
 
 def traces(figure: go.Figure) -> dict[str, dict[str, Any]]:
-    """Traces by name, through JSON as the browser gets them."""
-    return {trace["name"]: trace for trace in json.loads(figure.to_json())["data"]}
+    """Traces by name, through JSON as the browser gets them. What only keeps axes has no name."""
+    drawn = json.loads(figure.to_json())["data"]
+    return {trace["name"]: trace for trace in drawn if "name" in trace}
 
 
 def listed(values: Any) -> list[Any]:  # noqa: ANN401  # Plotly packs plain numbers as base64
@@ -117,10 +118,29 @@ def test_load_names_its_basis_and_the_queue() -> None:
     assert listed(drawn["computed tokens/s (engine counters)"]["y"]) == [30.0]
 
 
+def notes(figure: go.Figure) -> list[str]:
+    return [note.text for note in figure.layout.annotations]
+
+
 def test_no_rows_give_empty_axes_over_the_window() -> None:
     figure = ratio_with_load([], [], step_seconds=60, label="ratio", **HOUR)
-    assert figure.data == ()
+    assert [(trace.yaxis, trace.x, trace.showlegend) for trace in figure.data] == [
+        ("y", (None,), False), ("y2", (None,), False),
+    ]  # fmt: skip
     assert figure.layout.xaxis.range == (START, minute(60))
+    assert notes(figure) == ["No token hit ratio in this window"]
+
+
+def test_t58_idle_engines_have_a_load_of_nought_and_no_thousandths_of_a_token() -> None:
+    idle = {"ts": START, "basis": "engine", "prompt_tokens_per_second": 0.0,
+            "computed_tokens_per_second": 0.0}  # fmt: skip
+    figure = ratio_with_load([], [idle], step_seconds=60, label="ratio", **HOUR)
+    assert figure.layout.yaxis2.tickvals == (0,)
+    assert notes(figure) == ["No token hit ratio in this window"]
+    busy = ratio_with_load([ratio_row(0, 1, 2, 2)], [idle | {"prompt_tokens_per_second": 9.0}],
+                           step_seconds=60, label="ratio", **HOUR)  # fmt: skip
+    assert busy.layout.yaxis2.tickvals is None
+    assert notes(busy) == []
 
 
 def test_both_parts_share_the_time_axis_and_dragging_selects_a_time() -> None:
@@ -273,6 +293,15 @@ def test_split_keeps_unknown_apart_from_zero() -> None:
     assert "<img" not in figure.to_json()
 
 
+def test_hatching_alone_has_its_name_beside_it() -> None:
+    """Plotly leaves the legend out where there is one trace."""
+    idle = {"replica": "a", "capacity_tokens": 100, "running_tokens": 0, "cached_tokens": None,
+            "free_tokens": None}  # fmt: skip
+    figure = memory.split_bars([idle])
+    assert list(traces(figure)) == ["cached or free: unknown"]
+    assert figure.layout.showlegend
+
+
 def test_usage_lines_per_replica_break_at_gaps() -> None:
     given = [
         {"ts": minute(n), "replica": name, "kv_usage_ratio": use}
@@ -288,7 +317,8 @@ def test_at_most_so_many_replicas_are_drawn() -> None:
     given = [{"ts": minute(0), "replica": f"r{n}", "kv_usage_ratio": n / 20} for n in range(20)]
     figure = memory.usage_with_ratio(given, [], step_seconds=60, label="ratio", **HOUR)
     # The eight fullest, in order of name.
-    assert [trace.name for trace in figure.data] == [f"r{n}" for n in range(12, 20)]
+    assert list(traces(figure)) == [f"r{n}" for n in range(12, 20)]
+    assert notes(figure) == ["No token hit ratio in this window"]
 
 
 # ---------------------------------------------------------------- colours

@@ -84,5 +84,5 @@ def test_the_band_is_an_area_between_its_ends() -> None:
     assert (list(low["y"]), list(high["y"])) == ([0.6, 0.6], [0.8, 0.8])
     assert high["fill"] == "tonexty"
     assert high["customdata"][0] == "60.0 % to 80.0 %"
-    [note] = figure["layout"]["annotations"]
+    [note] = [one for one in figure["layout"]["annotations"] if "hovertext" in one]
     assert (note["text"], note["hovertext"]) == ("A", "&lt;b&gt;reset&lt;/b&gt;")

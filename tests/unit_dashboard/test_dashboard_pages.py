@@ -124,6 +124,30 @@ def test_latency_without_rows_shows_the_engines_histogram(
     assert list(app.dataframe[0].value["requests"]) == [10, 10]
 
 
+def test_latency_claims_no_histogram_that_is_not_there(exporter: Exporter, open_page: Open) -> None:
+    exporter.sample(5, "r1", prompt_tokens=0, cached_tokens=0)
+    app = open_page("latency")
+    assert "The engines timed none in it either." in words(app)
+    assert "histogram" not in words(app)
+    assert not app.dataframe
+
+
+def test_who_with_nothing_to_compare_says_so_without_an_empty_chart(
+    exporter: Exporter, open_page: Open
+) -> None:
+    exporter.request(30, 1000, 800)
+    app = open_page("who")
+    assert "Nothing to compare: one of the two windows has no reported" in words(app)
+    assert not figures(app)
+
+
+def test_t58_now_of_idle_engines_says_no_traffic(exporter: Exporter, open_page: Open) -> None:
+    exporter.sample(5, "r1", prompt_tokens=0, cached_tokens=0)
+    app = open_page()
+    assert "No traffic in the hour to" in words(app)
+    assert "No token hit ratio in this window" in json.dumps(figures(app))
+
+
 def test_latency_never_mixes_points(exporter: Exporter, open_page: Open) -> None:
     for minute in (10, 11, 12):
         exporter.request(minute, 1000, 0, ttft_seconds=0.5, ttft_point="client")

@@ -15,6 +15,9 @@ from dashboard.replicas import state
         ({"up": True, "missing_metrics": ["x", "y"]}, "missing: x, y"),
         ({"up": True, "missing_metrics": []}, "up"),
         ({"up": None}, "not scraped"),
+        ({"up": True, "observer": "engine"}, "up"),
+        ({"up": True, "observer": "router"}, "up, a router and no replica"),
+        ({"up": True, "observer": "kv_store"}, "up, a KV store and no replica"),
     ],
 )
 def test_state_of_a_replica_in_words(row: dict[str, object], said: str) -> None:

@@ -318,6 +318,8 @@ def test_t58_idle_engines_are_no_traffic_and_silent_ones_are_not() -> None:
     said = [look(each.ask, Looking(), CLOCK).verdict for each in (idle, silent)]
     assert said == [
         "No traffic in the hour to Sunday 03:05: no hit ratio.",
-        "No hit ratio: nothing in the hour to Sunday 03:05 reported how many of its prompt "
-        + "tokens were cached.",
+        (
+            "No hit ratio: nothing in the hour to Sunday 03:05 reported how many of its prompt "
+            "tokens were cached."
+        ),
     ]
