@@ -71,8 +71,18 @@ def run(
         cursor.execute(
             f'SET VARIABLE "{variable}" = CAST(? AS {param.type})', [values.get(variable)]
         )
-    answer = cursor.sql(asked.sql) if asked.many_rows else cursor.execute(asked.sql)
-    return _named(asked, answer.to_arrow_table(), values.get("by"))
+    try:
+        answer = cursor.sql(asked.sql) if asked.many_rows else cursor.execute(asked.sql)
+        table = answer.to_arrow_table()
+    except duckdb.NotImplementedException as error:
+        # Only DuckDB knows which zones it knows.
+        if "Unknown TimeZone" not in str(error) or "zone" not in asked.params:
+            raise
+        zone = str(values["zone"])[:60]
+        raise BadParameter(
+            f"parameter zone: {zone!r} is no time zone; write UTC or Europe/Berlin"
+        ) from None
+    return _named(asked, table, values.get("by"))
 
 
 def rows(table: pa.Table) -> list[dict[str, object]]:

@@ -56,6 +56,8 @@ def test_unknown_question_lists_the_known_ones(cursor: duckdb.DuckDBPyConnection
         ("requests", {"limit": 2**63}, "is not a whole number of at most 64 bits"),
         ("requests", {"limit": -1}, "-1 is below 0"),
         ("hit_ratio_over_time", {"step_seconds": 0}, "0 is below 1"),
+        ("pain", {"zone": "Mars/Olympus"}, "'Mars/Olympus' is no time zone; write UTC or Eur"),
+        ("peak_drop", {"zone": "'; --"}, "is no time zone"),
     ],
 )
 def test_bad_parameters_say_what_to_change(
