@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,17 +42,12 @@ class Read:
     report: UsageReport
 
 
-def read_reports(
-    given: str, asked: Asked, progress: Callable[[str, int], None] = lambda _where, _pages: None
-) -> Iterator[Read]:
+def read_reports(given: str, asked: Asked) -> Iterator[Read]:
     """The reports behind one `--usage`: a provider's name, else a file or - for standard input."""
     now = datetime.now(UTC)
     table = TABLES.get(given)
     if table is not None:
-        found = fetch_report(
-            table, asked.since, asked.until, grain=asked.grain,
-            progress=lambda pages: progress(table.title, pages),
-        )  # fmt: skip
+        found = fetch_report(table, asked.since, asked.until, grain=asked.grain)
         yield Read(table.url, found, found.report(now, asked.account))
         return
     text, written = _file(given)

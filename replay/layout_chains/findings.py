@@ -20,27 +20,16 @@ from replay.layout_chains.verdicts import Verdict, verdict_of
 from replay.rules import CacheRule
 from replay.traffic import Numbers
 
-# What is told of a place of a prompt (words shared with `lint`) …
-PLACE_KINDS = (
-    "tool_order",
-    "retrieved",
-    "template_version",
-    "thinking_removed",
-    "tokenizer_join",
-    "unknown",
-)
-# … and of prompts whose layout is not to blame.
-OTHER_KINDS = ("below_minimum", "short_prefix", "key_lineage", "routing_key", "no_local_cause")
 # Of all prompt tokens: less is no finding where it is lost with every request, or now and then.
 _MIN_GAIN_RATIO, _MIN_RARE_GAIN_RATIO = 0.01, 0.001
 # Each time the value changes, so much must have been lost.
 _MIN_EACH_TOKENS, _MIN_EACH_RATIO = 64, 0.02
-FREQUENCIES = ("once", "request", "session", "user", "day")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutFinding:
-    """One finding; of `requests` of the template.
+    """One finding; of `requests` of the template. Its `kind` is that of a place (words shared with
+    `lint`), which comes with a `frequency`, or that of a verdict, which has none.
 
     `from_token`, `until_token`: the whole blocks within which prompts part, the second being the
     first behind them; of the request in the middle where they differ. `rejoins`: what lies

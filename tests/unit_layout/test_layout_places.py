@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.layout_chains.findings import (
-    FREQUENCIES,
-    OTHER_KINDS,
-    PLACE_KINDS,
-    layout_findings,
-)
+from replay.layout_chains.findings import layout_findings
 from replay.layout_chains.groups import groups_of
 from replay.layout_chains.prompts import Prompts, reused_tokens
 from replay.layout_chains.ranges import ranges_of
@@ -26,6 +21,11 @@ from tests.unit_layout.told_from_tokens import VLLM, chains_of, found_in, is_rig
 
 # Contents of blocks as small numbers: equal numbers are equal tokens.
 CONTENTS = st.lists(st.lists(st.integers(1, 4), max_size=6), min_size=1, max_size=8)
+PLACE_KINDS = (
+    "tool_order", "retrieved", "template_version", "thinking_removed", "tokenizer_join", "unknown",
+)  # fmt: skip
+OTHER_KINDS = ("below_minimum", "short_prefix", "key_lineage", "routing_key", "no_local_cause")
+FREQUENCIES = ("once", "request", "session", "user", "day")
 
 
 # bench_layout has all kinds and many seeds; frequencies are told of small traffic below.

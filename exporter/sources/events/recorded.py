@@ -4,7 +4,7 @@ A replica is named after the folder of its file, as recorded metric pages are; s
 one file are data-parallel ranks, counted from the lowest port. `recorded_lines` reads the lines.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -77,13 +77,7 @@ class EventsSummary:
 
 
 def ingest_events(
-    store: Store,
-    stream: BinaryIO,
-    *,
-    source: str,
-    replica: str,
-    name: str = "input",
-    progress: Callable[[int], None] | None = None,
+    store: Store, stream: BinaryIO, *, source: str, replica: str, name: str = "input"
 ) -> EventsSummary:
     """Take a recorded stream into the store; the same again adds nothing, a longer one the rest.
 
@@ -91,7 +85,7 @@ def ingest_events(
     store already tell which blocks were used.
     """
     summary = EventsSummary()
-    lines = _Ending(read_recorded(stream, name, summary, progress))
+    lines = _Ending(read_recorded(stream, name, summary))
     ahead = list(_first_lines(lines))
     known = KnownRecordings(store, source, replica)
     names = _Names(source, replica, [line.endpoint for line in ahead])

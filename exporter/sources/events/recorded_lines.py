@@ -7,7 +7,7 @@ A line is a JSON object with `received_unix`, `endpoint`, and the message either
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Protocol
@@ -58,18 +58,11 @@ def is_recorded(head: bytes) -> bool:
     return keys and (b'"frames_base64"' in first or (b'"seq"' in first and b'"batch"' in first))
 
 
-def read_recorded(
-    stream: BinaryIO,
-    name: str,
-    faults: Faults,
-    progress: Callable[[int], None] | None = None,
-) -> Iterator[Recorded]:
+def read_recorded(stream: BinaryIO, name: str, faults: Faults) -> Iterator[Recorded]:
     """The messages in order; lines that are none are counted, and told of without their text."""
-    number = position = 0
+    number = 0
     while text := _next_line(stream, name):
-        number, position = number + 1, position + len(text)
-        if progress:
-            progress(position)
+        number += 1
         if not text.strip():
             continue
         try:

@@ -48,7 +48,6 @@ def fetch_report(
     environment: Mapping[str, str] | None = None,
     limits: FetchLimits = LIMITS,
     pause: Callable[[float], None] = time.sleep,
-    progress: Callable[[int], None] = lambda _: None,
 ) -> Gathered:
     """Every page from `since` on, up to now or `until`; both are widened to whole buckets."""
     key = key_from(os.environ if environment is None else environment, table)
@@ -61,7 +60,6 @@ def fetch_report(
         query = asked if token is None else [*asked, ("page", token)]
         page = _page(_Asking(table, key, limits, pause, where), urlencode(query))
         found.add(page)
-        progress(found.pages)
         token = page.next_page
         if not page.more or token is None:
             return found
