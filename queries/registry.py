@@ -66,23 +66,25 @@ def run(
     """
     asked = question(name)
     values = checked(asked, params or {})
+    if values.get("zone") is not None:
+        _check_zone(cursor, values["zone"])
     for variable, param in asked.params.items():
         # Names and types come from the header, never from the caller; values are bound.
         cursor.execute(
             f'SET VARIABLE "{variable}" = CAST(? AS {param.type})', [values.get(variable)]
         )
+    answer = cursor.sql(asked.sql) if asked.many_rows else cursor.execute(asked.sql)
+    return _named(asked, answer.to_arrow_table(), values.get("by"))
+
+
+def _check_zone(cursor: duckdb.DuckDBPyConnection, zone: object) -> None:
+    """Only DuckDB knows which zones it knows, and it looks only where rows come to be asked for."""
     try:
-        answer = cursor.sql(asked.sql) if asked.many_rows else cursor.execute(asked.sql)
-        table = answer.to_arrow_table()
-    except duckdb.NotImplementedException as error:
-        # Only DuckDB knows which zones it knows.
-        if "Unknown TimeZone" not in str(error) or "zone" not in asked.params:
-            raise
-        zone = str(values["zone"])[:60]
+        cursor.execute("SELECT TIMESTAMP '2026-01-01' AT TIME ZONE ?", [zone])
+    except duckdb.NotImplementedException:
         raise BadParameter(
-            f"parameter zone: {zone!r} is no time zone; write UTC or Europe/Berlin"
+            f"parameter zone: {str(zone)[:60]!r} is no time zone; write UTC or Europe/Berlin"
         ) from None
-    return _named(asked, table, values.get("by"))
 
 
 def rows(table: pa.Table) -> list[dict[str, object]]:
