@@ -13,13 +13,14 @@ columns:
   tokens: {type: BIGINT, unit: tokens, meaning: "Tokens moved; NULL where no page counts them."}
   bytes: {type: BIGINT, unit: bytes, meaning: "Bytes moved, all ranks; NULL where no page counts them."}
   seconds: {type: DOUBLE, unit: seconds, meaning: "Time the transfers took, summed over transfers side by side."}
-  bytes_per_second: {type: DOUBLE, unit: bytes per second, meaning: "bytes / seconds: speed of one transfer; NULL without both."}
+  bytes_per_second: {type: DOUBLE, unit: bytes per second, meaning: "bytes / seconds, of replicas that count both: speed of one transfer; NULL without both."}
 */
 WITH sums AS (
     SELECT
         CASE WHEN getvariable('by') IS NOT NULL THEN value END AS value,
         observer, direction, tier,
-        sum(tokens) AS tokens, sum(bytes) AS bytes, sum(seconds) AS seconds
+        sum(tokens) AS tokens, sum(bytes) AS bytes, sum(seconds) AS seconds,
+        transfer_speed(bytes, seconds) AS bytes_per_second
     FROM offload_moved(
         getvariable('by'), getvariable('since'), getvariable('until'), NULL,
         getvariable('model'), getvariable('replica')
@@ -32,7 +33,7 @@ SELECT
     round(tokens)::BIGINT AS tokens,
     round(bytes)::BIGINT AS bytes,
     seconds,
-    ratio(bytes, seconds) AS bytes_per_second
+    bytes_per_second
 FROM sums
 WHERE coalesce(tokens, bytes, seconds) IS NOT NULL
 ORDER BY value, observer, direction, tier;

@@ -12,7 +12,7 @@ columns:
   tokens_from: {type: VARCHAR, unit: text, meaning: "What counted them: transfers, or cached tokens of requests where no page counts transfers in tokens."}
   loaded_bytes: {type: BIGINT, unit: bytes, meaning: "Bytes brought back, all ranks; NULL where no page counts them."}
   load_seconds: {type: DOUBLE, unit: seconds, meaning: "Time of these loads, summed over transfers and ranks side by side; NULL where no page counts it."}
-  bytes_per_second: {type: DOUBLE, unit: bytes per second, meaning: "loaded_bytes / load_seconds: speed of one transfer."}
+  bytes_per_second: {type: DOUBLE, unit: bytes per second, meaning: "loaded_bytes / load_seconds, of replicas that count both: speed of one transfer."}
   load_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "load_seconds / loaded_tokens: at most what a request waits for a token, because side-by-side time is summed."}
   prefill_seconds_per_token: {type: DOUBLE, unit: seconds per token, meaning: "Estimate: 1 / prefill speed of the replicas that loaded, else of their model; NULL without a speed."}
 */
@@ -23,7 +23,7 @@ SELECT
     tokens_from,
     round(loaded_bytes)::BIGINT AS loaded_bytes,
     load_seconds,
-    ratio(loaded_bytes, load_seconds) AS bytes_per_second,
+    bytes_per_second,
     load_seconds_per_token,
     prefill_seconds_per_token
 FROM offload_loads(

@@ -12,7 +12,7 @@ columns:
   tokens: {type: BIGINT, unit: tokens, meaning: "Tokens moved; NULL where no page counts them."}
   bytes: {type: BIGINT, unit: bytes, meaning: "Bytes moved, all ranks; NULL where no page counts them."}
   seconds: {type: DOUBLE, unit: seconds, meaning: "Time the transfers took, summed over transfers side by side."}
-  bytes_per_second: {type: DOUBLE, unit: bytes per second, meaning: "bytes / seconds: speed of one transfer; NULL without both."}
+  bytes_per_second: {type: DOUBLE, unit: bytes per second, meaning: "bytes / seconds, of replicas that count both: speed of one transfer; NULL without both."}
 */
 WITH moved AS (
     SELECT
@@ -20,7 +20,14 @@ WITH moved AS (
         -- Where engine and KV store both count, they count the same transfers.
         coalesce(sum(tokens) FILTER (observer = 'engine'), sum(tokens)) AS tokens,
         coalesce(sum(bytes) FILTER (observer = 'engine'), sum(bytes)) AS bytes,
-        coalesce(sum(seconds) FILTER (observer = 'engine'), sum(seconds)) AS seconds
+        coalesce(sum(seconds) FILTER (observer = 'engine'), sum(seconds)) AS seconds,
+        coalesce(
+            transfer_speed(
+                CASE WHEN observer = 'engine' THEN bytes END,
+                CASE WHEN observer = 'engine' THEN seconds END
+            ),
+            transfer_speed(bytes, seconds)
+        ) AS bytes_per_second
     FROM offload_moved(
         NULL, getvariable('since'), getvariable('until'),
         engine_step(getvariable('step_seconds'), getvariable('since'), getvariable('until')),
@@ -34,7 +41,7 @@ SELECT
     round(tokens)::BIGINT AS tokens,
     round(bytes)::BIGINT AS bytes,
     seconds,
-    ratio(bytes, seconds) AS bytes_per_second
+    bytes_per_second
 FROM moved
 WHERE coalesce(tokens, bytes, seconds) IS NOT NULL
 ORDER BY ts, direction, tier;

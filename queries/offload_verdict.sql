@@ -37,7 +37,7 @@ judged AS (
     SELECT
         *,
         load_seconds_per_token / coalesce(getvariable('ranks'), 1) AS load_token_seconds,
-        loaded_tokens * prefill_seconds_per_token AS computing_seconds,
+        timed_tokens * prefill_seconds_per_token AS computing_seconds,
         CASE
             WHEN gain = 'gain' AND lost_seconds >= all_gained THEN 'requests lose'
             WHEN gain = 'gain' THEN 'requests gain'

@@ -151,6 +151,12 @@ FULL JOIN reused AS r
     ON a.value = r.value AND a.model = r.model AND a.replica = r.replica
     AND a.tier = r.tier;
 
+-- A speed over rows of which some count bytes or time alone: that of the rows that count both.
+CREATE OR REPLACE MACRO transfer_speed(bytes_moved, seconds_taken) AS ratio(
+    sum(bytes_moved) FILTER (seconds_taken IS NOT NULL),
+    sum(seconds_taken) FILTER (bytes_moved IS NOT NULL)
+);
+
 -- Time to load a token against time to prefill one, by value and tier. A replica's own prefill
 -- speed, else the mean of its model's, weighted by the requests behind them.
 CREATE OR REPLACE MACRO offload_loads(
@@ -176,13 +182,16 @@ tiers AS (
     LEFT JOIN model_speeds AS m ON m.model = t.model
 )
 
--- Seconds and tokens are set against each other only where both are counted.
+-- Seconds are set against tokens or bytes only where both are counted.
 SELECT
     value, tier,
     sum(loaded_tokens) AS loaded_tokens,
     string_agg(DISTINCT tokens_from, ' and ' ORDER BY tokens_from) AS tokens_from,
     sum(loaded_bytes) AS loaded_bytes,
     sum(load_seconds) AS load_seconds,
+    transfer_speed(loaded_bytes, load_seconds) AS bytes_per_second,
+    -- Of replicas that tell all of what their loads took, writes included.
+    sum(loaded_tokens) FILTER (load_seconds > 0 AND store_seconds IS NOT NULL) AS timed_tokens,
     ratio(
         sum(load_seconds) FILTER (loaded_tokens > 0),
         sum(loaded_tokens) FILTER (load_seconds > 0)

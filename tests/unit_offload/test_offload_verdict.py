@@ -284,6 +284,23 @@ def test_counters_alone_with_ranks_and_writes(
     assert asked_for_ranks == (load_seconds_per_token == 400e-6 and ranks is None)
 
 
+def test_loads_of_a_replica_that_tells_no_times_are_no_gain(store: Store) -> None:
+    """One writes for longer than its loads save; what the loads of another cost nobody knows."""
+    plain = simulate(Replica(crowding=0.0), Traffic(in_tier=lambda busy: 0.0))
+    for row in plain:
+        row["cached_device"] = row["cached_host"] = row["cached_disk"] = row["cached_remote"] = None
+    store.load(plain)
+    timed = counters(simulate(Replica(crowding=0.0), Traffic()), 100e-6, store_seconds=10_000)
+    store.add("engine_samples", timed)
+    more = {"load/host": 100_000_000, "store/host": 1000}
+    store.add("engine_samples", [
+        {**timed[0], "replica": "b", "offload_tokens": more, "offload_seconds": None}
+    ])  # fmt: skip
+    verdict = store.one("offload_verdict")
+    assert (verdict["verdict"], verdict["basis"]) == (UNKNOWN, None)
+    assert verdict["load_seconds_per_token"] == pytest.approx(100e-6)
+
+
 def test_one_row_a_tier_and_model(store: Store) -> None:
     """Host memory pays on one model, disk does not on another."""
     store.load(simulate(Replica(), Traffic(count=2000)))
