@@ -4,13 +4,14 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard import page, what_if
+from dashboard import page
 from dashboard.answers import Answers
 from dashboard.figures.rows import Row
 from dashboard.figures.safe import code_span
 from dashboard.filters import iso
-from dashboard.what_if_form import Traffic, form
-from dashboard.what_if_run import replayed
+from dashboard.what_if import traffic
+from dashboard.what_if.form import Traffic, form
+from dashboard.what_if.run import replayed
 from replay.calibration import Calibration
 from replay.counted import counted
 
@@ -21,9 +22,9 @@ _KNOWN = "what-if-known"
 def body(answers: Answers) -> None:
     """The setting with what the store says of it, a button, and what came out."""
     window = {"since": answers.window.since, "until": answers.window.until}
-    row = what_if.replayed_model(window | {"model": answers.filters.model})
+    row = traffic.replayed_model(window | {"model": answers.filters.model})
     if not row:
-        st.info(what_if.nothing_words(window, answers.filters.model))
+        st.info(traffic.nothing_words(window, answers.filters.model))
         return
     st.caption(_words(answers, row))
     asked_for = form(
@@ -32,8 +33,8 @@ def body(answers: Answers) -> None:
             window=tuple(sorted((name, iso(moment)) for name, moment in window.items())),
             model=row["model"],
             hashes=row["hashes"],
-            merged_tokens=what_if.merged_tokens(row["model"]),
-            findings=what_if.findings(row["model"]),
+            merged_tokens=traffic.merged_tokens(row["model"]),
+            findings=traffic.findings(row["model"]),
         ),
     )
     if asked_for is None:
@@ -41,9 +42,9 @@ def body(answers: Answers) -> None:
     with st.spinner("Replaying … (compiled the first time, which takes up to a minute)"):
         found = replayed(asked_for)
         # Compiled code comes with it, which a page that only asks does not need.
-        from dashboard.what_if_shown import show  # noqa: PLC0415
+        from dashboard.what_if.shown import show  # noqa: PLC0415
     if found is None:
-        st.info(what_if.NO_CHAINS)
+        st.info(traffic.NO_CHAINS)
         return
     show(asked_for, found)
 
@@ -58,8 +59,8 @@ def _words(answers: Answers, row: Row) -> str:
     ignored = [name for name in answers.filters.dimension_filters() if name != "model"]
     if ignored:
         told += f" Replicas serve all of them, whatever {' and '.join(ignored)} above says."
-    if row["hashes"] > what_if.MOST_HASHES:
-        told += f" The newest of them are replayed, with at most {what_if.MOST_HASHES:,} hashes."
+    if row["hashes"] > traffic.MOST_HASHES:
+        told += f" The newest of them are replayed, with at most {traffic.MOST_HASHES:,} hashes."
     return f"{told} {page.window_words(answers)} {page.rows_kept(answers)}"
 
 
@@ -69,7 +70,7 @@ def _measured(answers: Answers, window: Mapping[str, object], model: str) -> Cal
     view = answers.view, model
     if view not in known:
         known.clear()
-        known[view] = what_if.measured(window, model)
+        known[view] = traffic.measured(window, model)
     return known[view]
 
 

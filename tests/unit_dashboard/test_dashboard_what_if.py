@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from dashboard import what_if
 from dashboard.answers import asked
 from dashboard.figures import what_if as figures
 from dashboard.filters import iso
 from dashboard.replayed.rows import Step
-from dashboard.what_if_choices import Choices
+from dashboard.what_if import traffic
+from dashboard.what_if.choices import Choices
 from replay.arms import arm_named
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, ago, words
 
@@ -143,13 +143,13 @@ def test_of_a_window_too_large_its_end_is_replayed(
     """Ten requests of four hashes within 100 minutes; 20 hashes may be asked for."""
     for place in range(10):
         exporter.request(10 * place, 33, 0, block_hashes=[1, 2, 3, 4], hash_key_id=KEY)
-    monkeypatch.setattr(what_if, "MOST_HASHES", 20)
+    monkeypatch.setattr(traffic, "MOST_HASHES", 20)
     window = {"since": iso(ago(100)), "until": iso(ago(-1))}
-    fits = what_if.newest_that_fits(window, None, 40)
+    fits = traffic.newest_that_fits(window, None, 40)
     assert fits["until"] == window["until"]
     row = next(iter(asked("request_chain_counts", fits)))
     assert 12 <= row["hashes"] <= 20
-    assert what_if.newest_that_fits(window, None, 20) == window
+    assert traffic.newest_that_fits(window, None, 20) == window
 
 
 def test_bars_of_the_gain_begin_where_the_one_before_ends() -> None:

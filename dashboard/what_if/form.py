@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from dashboard import what_if
-from dashboard.what_if_choices import (
+from dashboard.what_if import traffic as store_traffic
+from dashboard.what_if.choices import (
     HOST,
     LOADS,
     MEMORY,
@@ -68,7 +68,7 @@ def _asked(
     arms = choices.arms()
     if not arms:
         return None
-    fitting = what_if.newest_that_fits(dict(traffic.window), traffic.model, traffic.hashes)
+    fitting = store_traffic.newest_that_fits(dict(traffic.window), traffic.model, traffic.hashes)
     return Asked(
         window=tuple(sorted(fitting.items())),
         model=traffic.model,
@@ -99,8 +99,8 @@ def _sources(known: Calibration, setting: _Setting) -> tuple[str, ...]:
 def _begun(known: Calibration) -> _Setting:
     """The setting as measured, within what can be replayed."""
     return _Setting(
-        replicas=min(max(int(known.replicas.value), 1), what_if.MOST_REPLICAS),
-        capacity_tokens=_value(known.capacity_tokens, what_if.USUAL_CAPACITY_TOKENS),
+        replicas=min(max(int(known.replicas.value), 1), store_traffic.MOST_REPLICAS),
+        capacity_tokens=_value(known.capacity_tokens, store_traffic.USUAL_CAPACITY_TOKENS),
         prefill_tokens_per_second=max(round(known.prefill_tokens_per_second.value), 1),
         decode_milliseconds=round(known.decode_seconds_per_token.value * 1e3, 2),
         gpus=1,
@@ -115,7 +115,7 @@ def _value(figure: Figure | None, usual: int) -> int:
 def _setting(known: Calibration) -> _Setting:
     begun, columns = _begun(known), st.columns(6)
     return _Setting(
-        int(columns[0].number_input("Replicas", 1, what_if.MOST_REPLICAS, begun.replicas)),
+        int(columns[0].number_input("Replicas", 1, store_traffic.MOST_REPLICAS, begun.replicas)),
         int(columns[1].number_input("KV tokens a replica", 1, None, begun.capacity_tokens,
                                     step=10_000)),
         int(columns[2].number_input("Prefill tokens/s", 1, None, begun.prefill_tokens_per_second,
@@ -158,7 +158,7 @@ def _other_counts(replicas: int) -> list[int]:
     """Half as many, one more and twice as many."""
     wanted = {replicas // 2, replicas + 1, replicas * 2}
     return sorted(
-        count for count in wanted if 1 <= count <= what_if.MOST_REPLICAS and count != replicas
+        count for count in wanted if 1 <= count <= store_traffic.MOST_REPLICAS and count != replicas
     )
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.answers import table
 from dashboard.figures.rows import Row
-from dashboard.what_if_choices import Asked
+from dashboard.what_if.choices import Asked
 from replay.rules import RULES
 
 if TYPE_CHECKING:

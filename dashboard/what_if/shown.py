@@ -24,8 +24,8 @@ from dashboard.replayed.rows import (
     group_rows,
 )
 from dashboard.tables import Column
-from dashboard.what_if_choices import Asked
-from dashboard.what_if_run import Replayed
+from dashboard.what_if.choices import Asked
+from dashboard.what_if.run import Replayed
 from replay.counted import counted
 from replay.differences import PREFILL
 from replay.experiment import Experiment
