@@ -92,7 +92,8 @@ def _banners(state: Row, now: datetime, filters: Filters, window: Window) -> Non
         st.info(
             "Level 0: engine counters only. Hit ratio by model and replica, computed tokens and KV "
             "in use are shown. One step adds routes, templates, tenants and TTFT of hits and "
-            f"misses: `{words.NEXT_STEP_ROWS}`"
+            f"misses: a request log (`{words.NEXT_STEP_ROWS}`) or, for vLLM and llama.cpp, the tap "
+            f"that writes one (`{words.NEXT_STEP_TAP}`)."
         )
 
 

@@ -15,6 +15,7 @@ TTFT_POINTS = {
 }
 
 NEXT_STEP_ROWS = "prefixscope ingest requests.jsonl --source gateway"
+NEXT_STEP_TAP = "prefixscope tap --help"
 NEXT_STEP_ENGINES = "prefixscope serve --config prefixscope.yml"
 
 

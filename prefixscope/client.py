@@ -181,8 +181,9 @@ def _open_or_owner(directory: Path, token: str | None, create: bool) -> Exporter
     """Open the store; where another process has it, the exporter that says it is that process."""
     if not create and not (directory / FILE_NAME).exists():
         raise PrefixscopeError(
-            f"there is no store in {directory} and no exporter at {DEFAULT_URL}: load a log with "
-            "prefixscope ingest FILE, start prefixscope demo, or name one with --store or --url"
+            f"there is no store in {directory} and no exporter at {DEFAULT_URL}: start one with "
+            "prefixscope serve --config FILE, load a log with prefixscope ingest FILE, start "
+            "prefixscope demo, or name one with --store or --url"
         )
     try:
         return OpenStore(Store.open(directory))

@@ -59,7 +59,9 @@ def read_yaml(file: Path) -> dict[str, Any]:
     try:
         values = _parsed(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise BadSettings(f"{file}: there is no such file") from error
+        raise BadSettings(
+            f"{file}: there is no such file; prefixscope init writes one from what answers"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"{file}: cannot be read: {error}") from error
     except yaml.YAMLError as error:

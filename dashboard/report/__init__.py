@@ -7,7 +7,7 @@ from dashboard.figures.rows import Row
 from dashboard.report import as_json, html, markdown
 from dashboard.report.asking import Answers
 from dashboard.report.build import build
-from dashboard.report.span import last_data
+from dashboard.report.span import first_data, last_data
 from dashboard.report.summary import summary
 from dashboard.report.week import WeekReport
 from dashboard.report.weeks import Week
@@ -32,11 +32,14 @@ def render(report: WeekReport, format: str) -> bytes:
 
 
 def default_week(answers: Answers, now: datetime, zone: str) -> Week:
-    """The latest full week, or the last one with data where that is earlier."""
+    """The latest full week, or the last one with data where that is earlier; where data only began
+    after it, the week it began in."""
     week = last_full_week(now, zone)
     state: list[Row] = answers.ask("store_state", {}).to_pylist()
-    last = last_data(state[0]) if state else None
-    return week if last is None else min(week, Week.of(last, zone))
+    last, first = (last_data(state[0]), first_data(state[0])) if state else (None, None)
+    if last is not None:
+        week = min(week, Week.of(last, zone))
+    return week if first is None else max(week, Week.of(first, zone))
 
 
 def last_full_week(now: datetime, zone: str) -> Week:

@@ -100,6 +100,12 @@ def last_data(state: Row) -> datetime | None:
     return max(known, default=None)
 
 
+def first_data(state: Row) -> datetime | None:
+    """Time of the earliest request or sample; None of an empty store, or one of events alone."""
+    known = [moment for name in ("first_ts", "engine_first_ts") if (moment := utc(state.get(name)))]
+    return min(known, default=None)
+
+
 def reach(state: Row, basis: Basis) -> tuple[datetime | None, datetime | None]:
     """First and last moment of which the basis tells; of none, of anything."""
     log = utc(state.get("first_ts")), utc(state.get("last_ts"))

@@ -80,9 +80,13 @@ def _look(places: Sequence[str], console: Console) -> Iterator[Found]:
             yield from look_at_path(Path(given))
         else:
             refuse_password(given)
-            yield Remark(
-                given, "there is no such file", "write HOST:PORT or http://… for an address"
-            )
+            yield Remark(given, "there is no such file", _NO_FILE)
+
+
+_NO_FILE = (
+    "a log that begins later: create it empty (touch) and run init again; an address is written "
+    "HOST:PORT or http://…"
+)
 
 
 def _write(out: Path, text: str) -> None:

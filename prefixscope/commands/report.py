@@ -21,7 +21,8 @@ def report(
     week: Annotated[
         str | None,
         typer.Option(
-            help="ISO week, like 2026-W48.", show_default="the latest full week with data"
+            help="ISO week, like 2026-W48.",
+            show_default="the latest full week with data, else the one it began in",
         ),
     ] = None,
     zone: Annotated[

@@ -134,6 +134,7 @@ def _joins(facts: Facts) -> Iterator[Finding]:
 def _log_and_engine(facts: Facts) -> Iterator[Finding]:
     """More in the log than the engines counted: doubled. Less: a sample, such as one tap."""
     engines, told = _replicas(facts)
+    yield from _names_apart(engines, told)
     if told and len(told) < len(engines) and told <= engines:
         yield Finding(
             "log-and-engine", Severity.NOTE, ", ".join(sorted(log.source for log in facts.logs)),
@@ -161,6 +162,23 @@ def _log_and_engine(facts: Facts) -> Iterator[Finding]:
             f"{sums}: the log is a sample (one tap of several, failed or unlogged calls)",
             "compare ratios, not totals; or log the other replicas too",
         )  # fmt: skip
+
+
+def _names_apart(engines: set[str], told: set[str]) -> Iterator[Finding]:
+    """Rows and pages of the same processes that go by different names. Rows may name a process of
+    several ranks as a whole."""
+    known = engines | {name.rpartition("/")[0] for name in engines}
+    if not engines or not told or told & known:
+        return
+    ours, theirs = min(told), min(engines)
+    yield Finding(
+        "log-and-engine", Severity.NOTE, "logs and engines",
+        f"rows name {counted(len(told), 'replica')} ({', '.join(sorted(told)[:3])}), and no metric "
+        f"page has one of these names ({', '.join(sorted(engines)[:3])}): what a "
+        "restart lost looks evicted",
+        f"name both alike: replica: {ours} at its target under scrape.targets, or "
+        f"PREFIXSCOPE_TAP_REPLICA={theirs} for its tap",
+    )  # fmt: skip
 
 
 def _replicas(facts: Facts) -> tuple[set[str], set[str]]:

@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import answers as asking
-from dashboard.words import NEXT_STEP_ROWS
+from dashboard.words import NEXT_STEP_ROWS, NEXT_STEP_TAP
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, tile, words
 
 PAGES = ("now", "who", "why", "latency", "memory")
@@ -100,6 +100,7 @@ def test_engine_only_page_says_what_it_can_and_the_next_step(
     assert not app.exception
     assert "Level 0: engine counters only" in words(app)
     assert NEXT_STEP_ROWS in words(app)
+    assert NEXT_STEP_TAP in words(app)
     assert app.metric or app.dataframe
 
 

@@ -248,7 +248,21 @@ def test_a_log_of_one_of_two_replicas_is_a_sample() -> None:
     assert "1 of 2 replicas" in said.says
     assert said.fix.endswith(": w")
     assert found(Facts(engines, (log(rows(replicas=("v", "w"))),))) == {}
-    assert found(Facts(engines, (log(rows(replicas=("elsewhere",))),))) == {}
+
+
+def test_rows_and_pages_that_name_replicas_differently_are_told() -> None:
+    """Their resets could never be the cause of what missed: it would look evicted."""
+    engines = (target(name="vllm-18000", replicas=("vllm-18000",)),)
+    said = only(Facts(engines, (log(rows(replicas=("vllm-0", "vllm-1"))),)), "log-and-engine")
+    assert said.severity is NOTE
+    assert said.says.startswith("rows name 2 replicas (vllm-0, vllm-1), and no metric page")
+    assert said.fix == (
+        "name both alike: replica: vllm-0 at its target under scrape.targets, or "
+        "PREFIXSCOPE_TAP_REPLICA=vllm-18000 for its tap"
+    )
+    assert found(Facts(engines, (log(rows()),))) == {}
+    ranks = (target(name="west", replicas=("west/0", "west/1")),)
+    assert found(Facts(ranks, (log(rows(replicas=("west",))),))) == {}
 
 
 def test_wiring() -> None:

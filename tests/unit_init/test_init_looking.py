@@ -299,6 +299,7 @@ def test_a_config_is_written_with_what_comes_next(cli: RunCli, tmp_path: Path) -
     text = (tmp_path / "prefixscope.yml").read_text()
     assert "# - s3://b: can be followed" in text
     assert "# - nosuch.jsonl: there is no such file" in text
+    assert "create it empty (touch) and run init again" in done.out
     assert CANARY not in text + done.out + done.err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["gateway.jsonl", "prefixscope.yml"]
 

@@ -133,3 +133,13 @@ def test_without_a_week_it_is_the_latest_full_one_that_has_data(
     now = datetime(2026, 12, 2, 13, tzinfo=UTC)
     assert default_week(Told(store_state=state), now, "UTC").name == week
     assert default_week(Told(), now, "UTC").name == "2026-W48"
+
+
+def test_data_that_began_this_week_is_reported_rather_than_an_empty_week() -> None:
+    """Now is Wednesday of 2026-W49; the engines are watched since its Monday."""
+    state = [{"engine_first_ts": at("11-30 22:39"), "engine_last_ts": at("12-02 12:00"),
+              "level": 0}]  # fmt: skip
+    now = datetime(2026, 12, 2, 13, tzinfo=UTC)
+    assert default_week(Told(store_state=state), now, "UTC").name == "2026-W49"
+    long = [state[0] | {"first_ts": at("10-07 12:00")}]
+    assert default_week(Told(store_state=long), now, "UTC").name == "2026-W48"

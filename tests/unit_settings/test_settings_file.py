@@ -50,7 +50,10 @@ def test_an_empty_file_and_an_empty_section_are_defaults(tmp_path: Path) -> None
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "gone.yaml") == f"{tmp_path / 'gone.yaml'}: there is no such file"
+    assert refusal(tmp_path / "gone.yaml") == (
+        f"{tmp_path / 'gone.yaml'}: there is no such file; prefixscope init writes one from what "
+        "answers"
+    )
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
