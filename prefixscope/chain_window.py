@@ -82,7 +82,7 @@ class Room:
 
 
 def ask_chains(
-    answers: Answers, window: Window, room: Room, history: bool = True, model: str | None = None
+    answers: Answers, window: Window, room: Room, *, history: bool = True, model: str | None = None
 ) -> Chains:
     """The rows of a window that has any, behind as much of the horizon as there is room for, or
     without any `history`; of all models or of one.

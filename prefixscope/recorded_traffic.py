@@ -49,7 +49,7 @@ def store_traffic(answers: Answers, window: Window, model: str | None = None) ->
         raise PrefixscopeError(said)
     chosen = model if model is not None else next(iter(models), None)
     room = Room.of(answers, free_bytes())
-    found = recorded_rows(ask_chains(answers, window, room, False, chosen).table)
+    found = recorded_rows(ask_chains(answers, window, room, history=False, model=chosen).table)
     if found is None:
         raise PrefixscopeError(
             f"no request has a chain of blocks of tokens to replay; {CHAINS_COME}"

@@ -62,7 +62,8 @@ def named_parts(state: CauseState, span: RowSpan, settings: CauseSettings) -> It
     """Name the causes of a span, part by part; the memory in `state` has it from then on."""
     table = span.table
     told = {cache.replica: cache.block_tokens for cache in reversed(span.held)}
-    found = parts_of(table, None, None, told, True, state.lasting.block_sizes)
+    sizes = state.lasting.block_sizes
+    found = parts_of(table, told=told, approximate=True, lasting=sizes)
     for parts in _by_traffic(found):
         name = _name(parts[0])
         own = table.drop_columns(list(CHAINS)).take(parts[0].rows)

@@ -71,8 +71,9 @@ class Part:
 
 def parts_of(
     table: pa.Table,
-    rule: CacheRule | None,
-    block_tokens: int | None,
+    rule: CacheRule | None = None,
+    block_tokens: int | None = None,
+    *,
     told: Mapping[str, int] | None = None,
     approximate: bool = False,
     lasting: BlockSizes | None = None,

@@ -109,7 +109,7 @@ def audited(table: pa.Table, resets: tuple[Reset, ...], settings: IsolationSetti
     """What the rows of an answer of `request_chains` tell of scopes; `resets` of replicas, and
     when."""
     audit = Audit(table, AuditRules(least_callers=settings.least_tenants))
-    for part in parts_of(table, None, None):
+    for part in parts_of(table):
         names = replica_names(table.select(["replica"]).take(part.rows))
         own = [(names.index(name), seconds) for name, seconds in resets if name in names]
         fleet = Fleet(resets=Moments.of(own))

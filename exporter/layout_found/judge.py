@@ -87,7 +87,7 @@ def found_in(cursor: duckdb.DuckDBPyConnection, since: datetime, until: datetime
 
 def _groups(table: pa.Table, asked: Asked) -> Iterator[tuple[Part, Prompts]]:
     """Requests that can be compared; without a template, those that seem to have the same."""
-    for part in parts_of(table, None, None, approximate=True):
+    for part in parts_of(table, approximate=True):
         prompts = _prompts(table, part)
         if asked.template is not None:
             yield part, prompts

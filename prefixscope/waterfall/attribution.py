@@ -204,7 +204,9 @@ def _parts(
     is given the number of requests of each part that is left out; all of them are an error."""
     refused: list[_UnfitBlocks] = []
     fitting, observed = 0, is_observed(table)
-    for part in parts_of(table, assumed.rule, assumed.block_tokens, heard.block_tokens, True):
+    for part in parts_of(
+        table, assumed.rule, assumed.block_tokens, told=heard.block_tokens, approximate=True
+    ):
         picked = counted[part.rows] & part.judged
         if not picked.any():
             continue

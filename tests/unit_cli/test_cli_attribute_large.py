@@ -54,7 +54,7 @@ def asked(store: Store, memory_limit: str) -> pa.Table:
 def test_chains_are_read_in_little_more_memory_than_they_take(chains: Store) -> None:
     table = asked(chains, "64MB")
     assert len(table) == ROWS
-    (part,) = parts_of(table, None, None)
+    (part,) = parts_of(table)
     came = [(table["batch"][row].as_py(), table["position"][row].as_py()) for row in part.rows]
     assert came == sorted(came)
     assert came[0] == (1, 2)
