@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,19 +22,37 @@ PROGRAM = str(Path(sys.executable).parent / "prefixscope")
 ENVIRONMENT = {name: text for name, text in os.environ.items() if "PREFIXSCOPE_" not in name}
 
 
-def free_port(room: int = 0) -> int:
-    """A free loopback port with `room` valid port numbers above it."""
+# Below those that a system gives to whoever asks for any or connects from one: between being found
+# and being used, a port of those may become the next connection's of anybody.
+_PORTS = range(15_000, 30_000)
+_GIVEN: set[int] = set()
+
+
+def free_port(count: int = 1) -> int:
+    """A loopback port that is free, and stays it; the first of `count` in a row."""
     while True:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port: int = listener.getsockname()[1]
-        if port + room < 65536:
-            return port
+        # Every worker imports this file alike, and a test may seed the common chance.
+        first = random.SystemRandom().choice(_PORTS)
+        ports = range(first, first + count)
+        if _GIVEN.isdisjoint(ports) and all(map(_is_free, ports)):
+            _GIVEN.update(ports)
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        # As servers do: else one that has just ended keeps its port for a minute.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def get(url: str) -> bytes:
     """Body of a loopback address; an OSError for anything but success."""
-    with urllib.request.urlopen(url, timeout=10) as reply:
+    with urllib.request.urlopen(url, timeout=60) as reply:
         body: bytes = reply.read()
         return body
 
@@ -67,6 +86,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
         return
+
+
+def eventually(what: str, ready: Callable[[], object], seconds: float = 120) -> None:
+    """Ask again and again until `ready`, and fail when time is up. Long, since a loaded machine may
+    stand still for a while; it costs a test that passes nothing."""
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, f"no {what} within {seconds:.0f} s"
+        time.sleep(0.02)
 
 
 def wait_for(

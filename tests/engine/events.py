@@ -91,7 +91,7 @@ class Engine:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.port = free_port(_PORTS)
+        self.port = free_port(_PORTS + 1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.endpoint = f"ipc://{folder / 'kv'}"
         self.replay = f"tcp://127.0.0.1:{self.port + 657}"

@@ -29,7 +29,7 @@ needs_engine = [
 @contextmanager
 def running_vllm(folder: Path, *arguments: str, **environment: str) -> Iterator[str]:
     """Address of a vLLM started with these further arguments; its log goes to the folder."""
-    log, port = folder / "vllm.log", free_port(_EVENT_PORTS)
+    log, port = folder / "vllm.log", free_port(_EVENT_PORTS + 1)
     ENGINE_DIR.mkdir(parents=True, exist_ok=True)
     start = ["bash", str(ENGINE / "start_vllm.sh"), str(ENGINE_DIR), MODEL, str(port), *arguments]
     command = ["env", *(f"{name}={text}" for name, text in environment.items()), *start]

@@ -100,7 +100,7 @@ def traffic(engine: str, out: Path) -> tuple[int, int, int]:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    folder, port = tmp_path_factory.mktemp("watched"), free_port(700)
+    folder, port = tmp_path_factory.mktemp("watched"), free_port(701)
     address = f"127.0.0.1:{port}"
     targets = TargetSettings(static=[StaticTarget(url=address, name="live", replica=POD)])
     own, live = Store.open(folder / "own"), Store.open(folder / "live")

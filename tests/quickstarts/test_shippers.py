@@ -185,7 +185,7 @@ def exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )  # fmt: skip
     url, log = f"http://127.0.0.1:{port}", folder / "serve.log"
     with running([PROGRAM, "serve", "--config", str(config)], log) as process:
-        wait_for("exporter", lambda: bool(get(f"{url}/-/healthy")), 60, process, log)
+        wait_for("exporter", lambda: bool(get(f"{url}/-/healthy")), 180, process, log)
         yield url
 
 

@@ -23,7 +23,7 @@ AMTOOL = shutil.which("amtool")
 MISSING = "apt install prometheus prometheus-alertmanager: one of them is not on this machine"
 
 SHIPPED = ROOT / "deploy"
-START_SECONDS = 120
+START_SECONDS = 180
 
 
 def quick(text: str) -> str:

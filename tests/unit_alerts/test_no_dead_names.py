@@ -197,7 +197,7 @@ def _prometheus(folder: Path, scraped: Mapping[str, tuple[str, str]]) -> Iterato
     ]  # fmt: skip
     with running(command, log) as process:
         ready = f"http://{address}/-/ready"
-        wait_for("Prometheus", lambda: get(ready) != b"", 60, process, log)
+        wait_for("Prometheus", lambda: get(ready) != b"", 180, process, log)
         yield f"http://{address}"
 
 

@@ -1,7 +1,6 @@
 """What /metrics says of offload and of stale reuse: as the questions judge, and nothing unknown."""
 
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ from exporter import verdicts
 from exporter.metrics import Page
 from exporter.store.store import Store as StoredStore
 from exporter.verdicts import MOST_SERIES, Verdicts, VerdictWatch, add_verdicts, judge
+from tests.running import eventually
 from tests.unit_offload.conftest import Store
 from tests.unit_offload.simulation import START, Replica, Row, Traffic, simulate
 
@@ -129,8 +129,6 @@ def test_when_it_last_judged_is_told_and_a_failure_is_no_judgement(
     again = VerdictWatch(stored, every_seconds=0.01)
     made_at = again.judged_at
     again.start()
-    end = time.monotonic() + 60
-    while again.judged_at == made_at and time.monotonic() < end:
-        time.sleep(0.01)
+    eventually("judgement", lambda: again.judged_at != made_at)
     again.stop()
     assert again.judged_at > made_at

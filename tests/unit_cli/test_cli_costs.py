@@ -1,7 +1,6 @@
 """`prefixscope query costs` on a log: prices of the environment, and errors that name the file."""
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from exporter.errors import PrefixscopeError
 from prefixscope.serve import running
 from prefixscope.settings import load_settings
+from tests.running import eventually
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 
@@ -70,14 +70,10 @@ def test_a_running_exporter_keeps_the_prices(cli: Cli, log: Path) -> None:
     })  # fmt: skip
     cli("ingest", log, "--store", "s")
     with running(settings) as exporter:
-        for _ in range(300):
-            done = cli("query", "costs", "--url", exporter.url, "--output", "json")
-            (costs,) = json.loads(done.out)
-            if costs["input_usd"] is not None:
-                break
-            time.sleep(0.1)
-        else:
-            pytest.fail("the exporter priced nothing")
+        arguments = ("query", "costs", "--url", exporter.url, "--output", "json")
+        asked = lambda: json.loads(cli(*arguments).out)[0]  # noqa: E731
+        eventually("prices of the exporter", lambda: asked()["input_usd"] is not None)
+        costs = asked()
     assert costs["input_usd"] == pytest.approx(1.1)
     assert costs["gpus_per_replica"] == 8
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,30 +15,32 @@ import pytest
 import requests
 
 from prefixscope import client
+from tests.running import eventually, free_port
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
 
 
 def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def asked(address: str, question: str) -> list[dict[str, Any]]:
-    answer = requests.get(f"http://{address}/api/v1/query/{question}", timeout=30)
+    answer = requests.get(f"http://{address}/api/v1/query/{question}", timeout=60)
     rows: list[dict[str, Any]] = answer.json()
     return rows
 
 
 def until_heard(address: str) -> list[dict[str, Any]]:
     """The event streams, once all four replicas' pasts are in the store."""
-    for _ in range(600):
-        streams = asked(address, "block_streams")
+
+    def heard() -> bool:
         split = asked(address, "memory_split?by=replica")
-        if len(streams) == 4 and all(row["resident_tokens"] for row in split):
-            return streams
-        time.sleep(0.1)
-    pytest.fail(f"events did not come: {streams}")
+        return len(asked(address, "block_streams")) == 4 and all(
+            row["resident_tokens"] for row in split
+        )
+
+    eventually("events of every replica", heard)
+    return asked(address, "block_streams")
 
 
 def test_demo_comes_up_with_data_and_stops_cleanly(cli: Cli, tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_demo_comes_up_with_data_and_stops_cleanly(cli: Cli, tmp_path: Path) -> 
         shown = [process.stdout.readline() for _ in range(3)]
         assert f"http://{address} " in shown[0]
         assert f"http://{pages}" in shown[1]
-        assert requests.get(f"http://{pages}/_stcore/health", timeout=10).ok
+        assert requests.get(f"http://{pages}/_stcore/health", timeout=60).ok
         store = tmp_path / "data" / "demo" / "store"
         state = json.loads(cli("query", "store_state", "--store", store, "--output", "json").out)
         assert state[0]["demo"] is True
@@ -85,7 +86,7 @@ def test_demo_comes_up_with_data_and_stops_cleanly(cli: Cli, tmp_path: Path) -> 
     assert not re.search("Traceback|ERROR", messages)
     for place in (address, pages):
         with pytest.raises(requests.ConnectionError):
-            requests.get(f"http://{place}", timeout=5)
+            requests.get(f"http://{place}", timeout=60)
 
 
 def test_real_rows_go_into_the_demo_only_by_name(
@@ -99,10 +100,7 @@ def test_real_rows_go_into_the_demo_only_by_name(
     command = [sys.executable, "-m", "prefixscope", "demo", "--directory", "elsewhere"]
     process = subprocess.Popen([*command, *arguments], cwd=tmp_path)
     try:
-        for _ in range(300):
-            if client.Exporter(f"http://{address}").is_up():
-                break
-            time.sleep(0.1)
+        eventually("exporter of the demo", client.Exporter(f"http://{address}").is_up)
         refused = cli("ingest", log)
         assert (refused.status, "synthetic demo" in refused.err) == (1, True)
         assert cli("ingest", log, "--url", f"http://{address}").status == 0

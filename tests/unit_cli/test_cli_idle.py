@@ -18,7 +18,7 @@ def test_a_connection_outlives_the_pause_between_two_batches(tmp_path: Path) -> 
     )
     with running(settings) as exporter:
         address = urlsplit(exporter.url)
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
         for number in range(2):
             time.sleep(number * BETWEEN_BATCHES_SECONDS)
             row = f'{{"request_id": "r{number}", "prompt_tokens": 10, "cached_tokens": 4}}'

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,9 @@ import pytest
 import requests
 
 from exporter.store.owner import Owner, read_owner, remove_owner, write_owner
+from tests.running import eventually, free_port
 
 Cli = Callable[..., Any]  # the fixture: arguments in, status and texts out
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -42,17 +36,19 @@ def serving(folder: Path, **environment: str) -> Iterator[tuple[str, subprocess.
         text=True,
     )
     try:
-        for _ in range(300):
+
+        def ready() -> bool:
             assert process.poll() is None, process.communicate()[0]
             try:
-                if requests.get(f"{url}/-/ready", timeout=5).ok:
-                    break
+                return requests.get(f"{url}/-/ready", timeout=60).ok
             except requests.ConnectionError:
-                time.sleep(0.1)
+                return False
+
+        eventually("exporter that is ready", ready)
         yield url, process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 def log_file(folder: Path, count: int = 3) -> Path:
@@ -92,7 +88,7 @@ def test_t69_commands_on_a_held_store_ask_its_exporter(cli: Cli, tmp_path: Path)
 def test_t69_a_lock_without_an_exporter_names_owner_and_remedy(cli: Cli, tmp_path: Path) -> None:
     hold = (
         "import sys, time, pathlib; from exporter.store.store import Store;"
-        "s = Store.open(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+        "s = Store.open(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", hold, str(tmp_path / "store")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
@@ -128,12 +124,12 @@ def test_a_followed_log_reaches_the_answers(cli: Cli, tmp_path: Path) -> None:
 
 
 def wait_for(cli: Cli, url: str, requests_expected: int) -> None:
-    for _ in range(100):
+    def counted() -> int:
         done = cli("query", "hit_ratio", "--url", url, "--output", "json")
-        if json.loads(done.out)[0]["requests"] == requests_expected:
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{requests_expected} rows never came")
+        rows: list[dict[str, int]] = json.loads(done.out)
+        return rows[0]["requests"]
+
+    eventually(f"{requests_expected} rows", lambda: counted() == requests_expected)
 
 
 def test_an_address_in_use_is_1_and_says_what_to_change(

@@ -18,10 +18,14 @@ def test_interrupt_ends_the_wait_and_the_server_ends_before_the_store(tmp_path: 
         {"store": {"directory": tmp_path / "store"}, "server": {"listen": "127.0.0.1:0"}}
     )
     with running(settings) as exporter:
-        interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-        interrupt.start()
-        with pytest.raises(KeyboardInterrupt):
+
+        def wait_interrupted() -> None:
+            # Begun inside: before, it would end the whole run where a machine is slow.
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
             exporter.wait()
+
+        with pytest.raises(KeyboardInterrupt):
+            wait_interrupted()
         assert len(_http_threads()) == 1
         assert _http_threads()[0].is_alive()
     assert exporter.server_stopped.is_set()

@@ -32,7 +32,7 @@ def open_page() -> Open:
     """Opens a page through the entry file, as a link to it would."""
 
     def opened(page: str = "now", **address: str) -> AppTest:
-        app = AppTest.from_file(str(APP), default_timeout=30)
+        app = AppTest.from_file(str(APP), default_timeout=180)
         for name, value in address.items():
             app.query_params[name] = value
         if page != "now":

@@ -12,7 +12,7 @@ def _drill() -> None:
 
 
 def test_a_clicked_row_becomes_a_filter_and_the_next_dimension() -> None:
-    app = AppTest.from_function(_drill)
+    app = AppTest.from_function(_drill, default_timeout=180)
     app.query_params["range"] = "24h"
     app.query_params["by"] = "route"
     app.query_params["requests"] = "ts"
@@ -35,7 +35,7 @@ def _brush() -> None:
 
 
 def test_a_time_dragged_over_becomes_the_window_in_whole_minutes() -> None:
-    app = AppTest.from_function(_brush)
+    app = AppTest.from_function(_brush, default_timeout=180)
     app.query_params["range"] = "24h"
     app.query_params["tenant"] = "a"
     app.run().button[1].click().run()
@@ -56,7 +56,7 @@ def _ends() -> None:
 
 
 def test_fixed_ends_with_seconds_are_shown_and_kept() -> None:
-    app = AppTest.from_function(_ends)
+    app = AppTest.from_function(_ends, default_timeout=180)
     app.query_params["since"] = "2026-11-29T20:26:30Z"
     app.query_params["until"] = "2026-11-29T22:05:01Z"
     app.run()

@@ -34,7 +34,7 @@ def show(exporter: Exporter) -> Show:
     """The tab on the exporter's data; any error of the page fails the test."""
 
     def run() -> AppTest:
-        app = AppTest.from_string(PAGE, default_timeout=60).run()
+        app = AppTest.from_string(PAGE, default_timeout=180).run()
         assert not app.exception
         return app
 

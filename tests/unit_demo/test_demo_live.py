@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from exporter.errors import PrefixscopeError
 from prefixscope.demo import LiveDemo, live
 from prefixscope.demo.traffic import Traffic
+from tests.running import eventually
 
-HISTORY_END = 86_400.0
+HISTORY_END = 7_200.0
 
 
 class Exporter(HTTPServer):
@@ -85,7 +86,7 @@ def demo(exporter: Exporter, clock: Clock) -> Iterator[LiveDemo]:
 
 
 def prompt_tokens(address: str) -> int:
-    answer = requests.get(address, timeout=5)
+    answer = requests.get(address, timeout=60)
     assert answer.status_code == 200
     families = text_string_to_metric_families(answer.text)
     return round(next(f.samples[0].value for f in families if f.name == "vllm:prompt_tokens"))
@@ -166,7 +167,7 @@ def test_a_refusal_is_told(demo: LiveDemo, exporter: Exporter, clock: Clock) -> 
 def test_unknown_pages_are_not_found(demo: LiveDemo) -> None:
     address = demo.targets["replica-0"]
     for wrong in (address.replace("replica-0", "replica-9"), address.removesuffix("/metrics")):
-        answer = requests.get(wrong, timeout=5)
+        answer = requests.get(wrong, timeout=60)
         assert answer.status_code == 404
         assert "/replica-0/metrics" in answer.json()["pages"]
 
@@ -182,12 +183,9 @@ def test_run_posts_until_it_is_stopped_and_closes_the_pages(
     stop = Event()
     thread = Thread(target=demo.run, args=(stop,))
     thread.start()
-    for _ in range(1_000):
-        if exporter.rows:
-            break
-        stop.wait(0.01)
+    eventually("posted row", lambda: exporter.rows)
     stop.set()
     thread.join()
     assert exporter.rows
     with pytest.raises(requests.ConnectionError):
-        requests.get(demo.targets["replica-0"], timeout=5)
+        requests.get(demo.targets["replica-0"], timeout=60)

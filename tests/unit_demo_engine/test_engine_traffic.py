@@ -4,7 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from itertools import islice, pairwise, takewhile
+from itertools import cycle, islice, pairwise, takewhile
 
 import pytest
 
@@ -12,6 +12,7 @@ from prefixscope.demo_engine import traffic
 from prefixscope.demo_engine.engine import BLOCK_TOKENS, BLOCKS
 from prefixscope.demo_engine.model import LONGEST_TOKENS
 from prefixscope.demo_engine.traffic import Call, Traffic, calls
+from tests.running import eventually
 
 
 def _some(stream: Iterator[Call], count: int) -> list[Call]:
@@ -88,12 +89,13 @@ class _Engine(http.server.BaseHTTPRequestHandler):
     """Answers every other call, and refuses the rest."""
 
     ids: list[str]
+    turns: Iterator[bool]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         assert body["stream"] is True
         self.ids.append(self.headers["x-request-id"])
-        self.send_response(200 if len(self.ids) % 2 else 500)
+        self.send_response(200 if next(self.turns) else 500)
         self.send_header("Content-Length", "14")
         self.end_headers()
         self.wfile.write(b"data: [DONE]\n\n")
@@ -104,7 +106,7 @@ class _Engine(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def engine() -> Iterator[str]:
-    _Engine.ids = []
+    _Engine.ids, _Engine.turns = [], cycle([True, False])
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Engine) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -114,8 +116,7 @@ def engine() -> Iterator[str]:
 def test_callers_go_on_after_a_refusal_and_stop_when_told(engine: str) -> None:
     going = Traffic(engine, pause_seconds=(0, 0.01))
     going.start()
-    while len(_Engine.ids) < 20:
-        time.sleep(0.01)
+    eventually("twenty calls", lambda: len(_Engine.ids) >= 20)
     going.stop()
     assert going.answered + going.failed == len(_Engine.ids)
     assert abs(going.answered - going.failed) <= 1

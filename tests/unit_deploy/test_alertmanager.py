@@ -12,6 +12,7 @@ import pytest
 import requests
 import yaml
 
+from tests.running import eventually
 from tests.unit_alerts import monitoring
 
 CONFIG = monitoring.SHIPPED / "alertmanager" / "alertmanager.yml"
@@ -120,7 +121,6 @@ def test_who_holds_back_whom(alertmanager: str, source: Labels, target: Labels, 
     post(alertmanager, source)
     post(alertmanager, target | {"run": run})
     # It takes in what may hold others back in the background.
-    end = time.monotonic() + 60
-    while held and not is_held_back(alertmanager, run) and time.monotonic() < end:
-        time.sleep(0.1)
+    if held:
+        eventually("inhibition", lambda: is_held_back(alertmanager, run))
     assert is_held_back(alertmanager, run) is held

@@ -74,7 +74,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         nginx = stack.enter_context(running([str(NGINX), "-c", str(config)], nginx_log))
         url = f"http://127.0.0.1:{front}"
         health = f"{url}{BASE}/exporter/-/healthy"
-        wait_for("nginx", lambda: get(health) != b"", 60, nginx, nginx_log)
+        wait_for("nginx", lambda: get(health) != b"", 180, nginx, nginx_log)
         yield url
 
 

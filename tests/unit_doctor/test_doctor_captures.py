@@ -15,7 +15,7 @@ from prefixscope.serve import running
 from prefixscope.settings import load_settings
 from tests.log_path import CAPTURES, needs_captures
 from tests.loopback_answers import Answer, answering, page
-from tests.running import free_port
+from tests.running import eventually, free_port
 from tests.unit_cli.conftest import RunCli, cli
 
 __all__ = ["cli"]
@@ -128,11 +128,11 @@ def test_beside_a_running_exporter_and_after_it(cli: RunCli, tmp_path: Path, how
 
 
 def wait_for_rows(cli: RunCli, url: str) -> None:
-    for _ in range(100):
+    def taken() -> bool:
         rows = json.loads(cli("query", "store_state", "--url", url, "--output", "json").out)
-        if rows[0]["requests"] == 55 and rows[0]["engine_last_ts"]:
-            return
-    pytest.fail("the exporter took no rows in")
+        return rows[0]["requests"] == 55 and bool(rows[0]["engine_last_ts"])
+
+    eventually("rows and pages in the exporter", taken)
 
 
 def behind_router(cli: RunCli, run: str) -> Findings:

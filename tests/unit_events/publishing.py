@@ -4,12 +4,11 @@ Written from what engines send: PUB with [topic, sequence, payload], a ROUTER th
 batches in order and ends with -1, with the topic frame (newer) or without (older).
 """
 
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -18,10 +17,9 @@ import zmq
 from exporter.blocks.order import Heard, Order, StreamName, digest
 from exporter.sources.events.settings import EventSettings
 from exporter.sources.events.worker import EventWorker
-from tests.running import free_port
 
 END = b"\xff" * 8
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 class Publisher:
@@ -219,17 +217,6 @@ def bodies(*numbers: int) -> list[bytes]:
 def entry(endpoint: str, replay: str | None = None, **more: object) -> EventSettings:
     given = {"endpoint": endpoint, "replay_endpoint": replay, "replica": "engine", **more}
     return EventSettings.model_validate(given)
-
-
-def free_ports(count: int) -> int:
-    """The first of so many loopback ports in a row that are all free."""
-    while True:
-        first = free_port(count)
-        with ExitStack() as stack, suppress(OSError):
-            for port in range(first, first + count):
-                listener = stack.enter_context(socket.socket())
-                listener.bind(("127.0.0.1", port))
-            return first
 
 
 def ipc(folder: Path, name: str = "events") -> str:

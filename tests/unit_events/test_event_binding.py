@@ -10,12 +10,12 @@ from exporter.blocks.order import StreamName
 from exporter.sources.discovery import Target
 from exporter.sources.events import worker
 from exporter.sources.events.settings import EventSettings
+from tests.running import free_port
 from tests.unit_events.publishing import (
     Publisher,
     ToldTracker,
     bodies,
     entry,
-    free_ports,
     hearing,
     ipc,
     wait_until,
@@ -51,7 +51,7 @@ def test_bound_here_publishers_connect_and_are_told_apart_by_topic(tmp_path: Pat
 
 def test_bound_here_a_publisher_without_topic_is_named_after_its_address() -> None:
     tracker = ToldTracker()
-    first = free_ports(2)
+    first = free_port(2)
     endpoint, replay = (f"tcp://127.0.0.1:{port}" for port in (first, first + 1))
     settings = EventSettings(
         endpoint=endpoint, bind=True, replay_endpoint=replay.replace("127.0.0.1", "{host}")
@@ -98,7 +98,7 @@ def test_bound_here_two_publishers_under_one_name_are_uncertain(tmp_path: Path) 
 def test_an_address_that_is_taken_is_said_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    endpoint = f"tcp://127.0.0.1:{free_ports(1)}"
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
     other = Publisher(endpoint)
     tracker = ToldTracker()
     with hearing(tracker, entry(endpoint, bind=True)) as worker:
@@ -110,7 +110,7 @@ def test_an_address_that_is_taken_is_said_and_tried_again(
 
 def test_who_only_knocks_does_not_count_as_a_publisher() -> None:
     """A probe of the port comes and goes beside the publisher: it is no connection lost."""
-    port = free_ports(1)
+    port = free_port()
     endpoint = f"tcp://127.0.0.1:{port}"
     tracker, name = ToldTracker(), StreamName("events", REPLICA)
     with hearing(tracker, entry(endpoint, bind=True)):
@@ -176,7 +176,7 @@ def test_a_target_that_is_scraped_no_more_is_forgotten(monkeypatch: pytest.Monke
     monkeypatch.setattr(worker, "REFRESH_SECONDS", 0.1)
     targets = [Target("a", "http://127.0.0.1:9/metrics", "pod-a")]
     tracker = ToldTracker()
-    settings = EventSettings(endpoint=f"tcp://{{host}}:{free_ports(1)}")
+    settings = EventSettings(endpoint=f"tcp://{{host}}:{free_port()}")
     hears = worker.EventWorker(tracker, [settings], lambda: targets)
     hears.start()
     try:
@@ -195,7 +195,7 @@ def test_an_engine_that_moved_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         Target(host, f"http://{host}:9/metrics", "pod-a") for host in ("127.0.0.1", "127.0.0.2")
     )
     targets = [old, new]
-    port = free_ports(1)
+    port = free_port()
     publisher = Publisher(f"tcp://127.0.0.2:{port}")
     tracker, name = ToldTracker(), StreamName("events", "pod-a")
     settings = EventSettings(endpoint=f"tcp://{{host}}:{port}")

@@ -8,11 +8,11 @@ import zmq
 
 from exporter.blocks.order import StreamName
 from exporter.sources.events.settings import EventSettings
+from tests.running import free_port
 from tests.unit_events.publishing import (
     Publisher,
     ToldTracker,
     bodies,
-    free_ports,
     hearing,
     ipc,
     wait_until,
@@ -100,7 +100,7 @@ def test_another_pod_at_the_same_address_is_another_stream(
 
 
 def test_a_topic_that_names_nobody_leaves_the_address(tmp_path: Path) -> None:
-    port = free_ports(2)
+    port = free_port(2)
     endpoint, replay = (f"tcp://127.0.0.1:{each}" for each in (port, port + 1))
     tracker, publisher = ToldTracker(), Publisher(endpoint, replay)
     publisher.publish()

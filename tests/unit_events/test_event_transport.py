@@ -15,12 +15,12 @@ from exporter.sources.events import follower
 from exporter.sources.events import worker as worker_module
 from exporter.sources.events.settings import EventSettings
 from exporter.sources.events.worker import EventWorker
+from tests.running import free_port
 from tests.unit_events.publishing import (
     Publisher,
     ToldTracker,
     bodies,
     entry,
-    free_ports,
     hearing,
     ipc,
     wait_until,
@@ -306,7 +306,7 @@ def test_t26_a_restart_without_replay(scene: Scene) -> None:
 
 def test_a_subscriber_that_was_away_is_told_what_it_missed() -> None:
     """The connection breaks and comes back; the publisher is the same."""
-    first = free_ports(2)
+    first = free_port(2)
     endpoint, replay = (f"tcp://127.0.0.1:{port}" for port in (first, first + 1))
     tracker, publisher = ToldTracker(), Publisher(endpoint, replay)
     name = StreamName("events", REPLICA)
@@ -428,7 +428,7 @@ def test_another_server_than_a_publisher(tmp_path: Path) -> None:
 
 
 def test_every_rank_is_a_stream_of_its_own() -> None:
-    port = free_ports(4)
+    port = free_port(4)
     replay = port + 2
     publishers = [
         Publisher(f"tcp://127.0.0.1:{port + rank}", f"tcp://127.0.0.1:{replay + rank}")

@@ -14,7 +14,7 @@ import pytest
 from exporter.sources.events import keeper, worker
 from prefixscope.serve import running
 from prefixscope.settings import Settings
-from tests.running import answer
+from tests.running import answer, free_port
 from tests.unit_events.batches import (
     CANARY_SALT,
     CANARY_TOKEN,
@@ -26,7 +26,6 @@ from tests.unit_events.batches import (
 from tests.unit_events.publishing import (
     PATIENCE_SECONDS,
     Publisher,
-    free_ports,
     ipc,
     wait_until,
 )
@@ -213,7 +212,7 @@ def test_an_open_address_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureF
 
 def test_every_scraped_engine_is_heard_under_its_name(tmp_path: Path) -> None:
     """`{host}` follows the scraped targets: no address is written twice."""
-    port = free_ports(2)
+    port = free_port(2)
     made = Publisher(f"tcp://127.0.0.1:{port}", f"tcp://127.0.0.1:{port + 1}")
     told = Settings.model_validate({
         "server": {"listen": "127.0.0.1:0"}, "store": {"directory": tmp_path / "s"},

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from prefixscope.serve import running
 from prefixscope.settings import load_settings
 from tests.log_path import CAPTURES, needs_captures
 from tests.loopback_answers import answering, page
-from tests.running import free_port
+from tests.running import eventually, free_port
 from tests.unit_cli.conftest import RunCli, cli
 
 __all__ = ["cli"]
@@ -40,11 +39,12 @@ def test_init_then_serve_then_a_green_doctor(
         before = cli("doctor", "--config", "prefixscope.yml", "--pause", "0", "--strict")
         assert before.status == 0, before.out
         with running(load_settings(tmp_path / "prefixscope.yml")) as exporter:
-            for _ in range(100):
+
+            def taken() -> bool:
                 (state,) = rows(cli, "store_state", "--url", exporter.url)
-                if state["requests"] == 55 and state["engine_last_ts"]:
-                    break
-                time.sleep(0.1)
+                return state["requests"] == 55 and bool(state["engine_last_ts"])
+
+            eventually("rows and pages in the exporter", taken)
             done = cli("doctor", "--config", "prefixscope.yml", "--pause", "0", "--strict",
                        "--output", "json")  # fmt: skip
             (ratio,) = rows(cli, "hit_ratio", "--url", exporter.url)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from exporter.store.store import Store
 from prefixscope.serve import running
 from prefixscope.settings import load_settings
 from tests.log_path import SMALL, load
+from tests.running import eventually
 from tests.unit_cli.conftest import cli as cli_fixture
 from tests.unit_names.naming import rules
 from tests.unit_server.test_server import House
@@ -39,20 +39,20 @@ def serving(folder: Path, settings: str) -> Iterator[str]:
 
 def post(url: str, source: str, *rows: dict[str, Any]) -> dict[str, Any]:
     body = "".join(json.dumps(row) + "\n" for row in rows)
-    answer = requests.post(f"{url}/v1/requests", params={"source": source}, data=body, timeout=30)
+    answer = requests.post(f"{url}/v1/requests", params={"source": source}, data=body, timeout=60)
     assert answer.status_code == 200, answer.text
     counts: dict[str, Any] = answer.json()
     return counts
 
 
 def by_tenant(url: str) -> dict[str | None, int]:
-    answer = requests.get(f"{url}/api/v1/query/hit_ratio", params={"by": "tenant"}, timeout=30)
+    answer = requests.get(f"{url}/api/v1/query/hit_ratio", params={"by": "tenant"}, timeout=60)
     return {row["tenant"]: row["requests"] for row in answer.json()}
 
 
 def samples(url: str, name: str) -> list[tuple[dict[str, str], float]]:
     """The samples of a metric, as a standard parser reads the page."""
-    page = requests.get(f"{url}/metrics", headers={"Accept": "text/plain"}, timeout=30).text
+    page = requests.get(f"{url}/metrics", headers={"Accept": "text/plain"}, timeout=60).text
     return [
         (sample.labels, sample.value)
         for family in text_string_to_metric_families(page)
@@ -85,11 +85,8 @@ def test_posts_and_followed_logs_of_a_source_are_named_by_its_rules(
         assert sent.status == 0, sent.err
         refused = cli("ingest", one, "--names", tmp_path / "prefixscope.yml", "--source",
                       "gateway", "--url", url)  # fmt: skip
-        for _ in range(100):
-            found = by_tenant(url)
-            if "followed" in found:
-                break
-            time.sleep(0.1)
+        eventually("row of the followed log", lambda: "followed" in by_tenant(url))
+        found = by_tenant(url)
     assert found == {"posted": 1, "sent": 1, "followed": 1, "": 1}
     assert refused.status == 1
     assert "names rows by the rules in its own settings" in refused.err
@@ -131,7 +128,7 @@ def test_t49_ten_thousand_named_tenants_are_bounded_and_totals_right(tmp_path: P
         assert "other" in tenants
         assert sum(value for _, value in found) == 100_000
         answer = requests.get(f"{house.url}/api/v1/query/hit_ratio",
-                              params={"by": "tenant"}, timeout=30).json()  # fmt: skip
+                              params={"by": "tenant"}, timeout=60).json()  # fmt: skip
         assert {row["requests"] for row in answer} == {10}
         assert len(answer) == 10_000
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from prefixscope.doctor.facts import LogFacts
 from prefixscope.serve import running
 from prefixscope.settings import load_settings
 from tests.log_path import SMALL
+from tests.running import eventually
 from tests.unit_objects.conftest import PAGE_OBJECTS, SECRET, Bucket
 from tests.unit_objects.object_rows import packed, prompts, row
 from tests.unit_objects.s3_front import DENIED, Front
@@ -41,10 +41,7 @@ def follow(store: Store, bucket: Bucket) -> Iterator[Callable[..., ObjectFollowe
 
 
 def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
+    eventually("such rows in the store", reached)
 
 
 def test_new_objects_are_taken_while_it_runs(
@@ -150,7 +147,7 @@ def test_serve_follows_a_prefix(bucket: Bucket, tmp_path: Path) -> None:
     with running(load_settings(file, {})) as exporter:
 
         def seen() -> bool:
-            answer = requests.get(f"{exporter.url}/api/v1/query/hit_ratio", timeout=10)
+            answer = requests.get(f"{exporter.url}/api/v1/query/hit_ratio", timeout=60)
             return bool(answer.json()[0]["prompt_tokens"] == 101)
 
         _until(seen)

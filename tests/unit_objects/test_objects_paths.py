@@ -94,7 +94,7 @@ print({"fsspec", "s3fs", "gcsfs", "adlfs", "botocore", "pandas"} & set(sys.modul
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True,
-        timeout=60, check=True,
+        timeout=180, check=True,
     )  # fmt: skip
     assert done.stdout == "set()\n"
 

@@ -161,7 +161,7 @@ class House:
 
     def __exit__(self, *error: object) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._socket.close()
         self.store.close()
 

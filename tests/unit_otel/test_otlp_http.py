@@ -220,17 +220,17 @@ def test_more_requests_than_allowed_get_429_and_a_time_to_wait(house: House) -> 
 
     def slow(stream: BinaryIO, **more: str) -> IngestSummary:
         inside.set()
-        leave.wait(10)
+        leave.wait(60)
         return ingest(stream, source=more["source"], format="otlp", origin="http")
 
     house.intake.ingest = slow  # type: ignore[method-assign]
     body, answers = as_protobuf(request(usage(1))), []
     sender = threading.Thread(target=lambda: answers.append(house.post(body, PROTOBUF)))
     sender.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     refused = house.post(as_protobuf(request(usage(2))), PROTOBUF)
     leave.set()
-    sender.join(10)
+    sender.join()
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
     status = read(Status, refused)
     assert isinstance(status, Status)

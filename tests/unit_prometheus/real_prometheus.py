@@ -99,7 +99,7 @@ def prometheus(
     log = folder / "log"
     with running(command, log) as process:
         ready = f"http://{address}/-/ready"
-        wait_for("Prometheus", lambda: get(ready) != b"", 60, process, log)
+        wait_for("Prometheus", lambda: get(ready) != b"", 180, process, log)
         yield f"http://{address}"
 
 

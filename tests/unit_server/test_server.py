@@ -82,7 +82,7 @@ class House:
 
     def __exit__(self, *error: object) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._socket.close()
         self.store.close()
 
@@ -268,7 +268,7 @@ def test_more_batches_than_allowed_get_429_and_a_time_to_wait(house: House) -> N
 
     def slow(stream: BinaryIO, **more: str) -> IngestSummary:
         inside.release()
-        leave.wait(10)
+        leave.wait(60)
         return ingest(stream, source=more["source"], origin="http")
 
     house.services.intake.ingest = slow  # type: ignore[method-assign]
@@ -280,11 +280,11 @@ def test_more_batches_than_allowed_get_429_and_a_time_to_wait(house: House) -> N
     senders = [threading.Thread(target=send, args=(n,)) for n in range(2)]
     for sender in senders:
         sender.start()
-        assert inside.acquire(timeout=10)
+        assert inside.acquire(timeout=60)
     refused = house.post(lines(row("late")))
     leave.set()
     for sender in senders:
-        sender.join(10)
+        sender.join()
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
     assert answers == [200, 200]
     house.services.intake.ingest = ingest  # type: ignore[method-assign]

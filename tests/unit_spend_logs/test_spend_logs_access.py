@@ -14,7 +14,7 @@ from exporter.sources.spend_logs.database import Database, DatabaseError
 from exporter.sources.spend_logs.intake import SpendLogReader
 from exporter.sources.spend_logs.place import Address, SpendLogSettings, is_database_path
 from exporter.store.store import Store
-from tests.running import free_port
+from tests.running import eventually, free_port
 from tests.unit_spend_logs.conftest import TABLE, Owner, ReaderOf, make_slow
 from tests.unit_spend_logs.server import OWNER_PASSWORD, READER_PASSWORD
 from tests.unit_spend_logs.spend_rows import minutes_ago, prompts, row
@@ -84,10 +84,8 @@ def test_the_session_says_who_it_is_and_how_long_it_may_take(
 def test_no_session_stays_behind(owner: Owner, reader_of: ReaderOf) -> None:
     reader_of(owner).run()
     ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'prefixscope'"
-    for _ in range(200):
-        if owner.value(f"{ours} AND datname = '{owner.database}'") == 0:
-            return
-    pytest.fail("a session is still open")
+    here = f"{ours} AND datname = '{owner.database}'"
+    eventually("end of every session", lambda: owner.value(here) == 0)
 
 
 # ---------------------------------------------------------------- refusals

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from prefixscope.serve import running
 from prefixscope.settings import load_settings
 from prefixscope.settings_file import BadSettings
 from tests.log_path import by_id
-from tests.running import PROGRAM, ROOT, answer
+from tests.running import PROGRAM, ROOT, answer, eventually
 from tests.unit_cli.conftest import RunCli, cli
 from tests.unit_spend_logs.conftest import Owner
 from tests.unit_spend_logs.server import OWNER_PASSWORD, READER_PASSWORD, Server
@@ -87,17 +86,12 @@ def test_serve_follows_a_database(owner: Owner, password: str, tmp_path: Path) -
     with running(load_settings(file)) as exporter:
 
         def counted(wanted: int) -> bool:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                [found] = answer(exporter.url, "hit_ratio")
-                if found["prompt_tokens"] == wanted:
-                    return True
-                time.sleep(0.05)
-            return False
+            [found] = answer(exporter.url, "hit_ratio")
+            return bool(found["prompt_tokens"] == wanted)
 
-        assert counted(101)
+        eventually("first row", lambda: counted(101))
         owner.add([row(2, minutes_ago(1))])
-        assert counted(101 + 102)
+        eventually("second row", lambda: counted(101 + 102))
         (health,) = answer(exporter.url, "ingest_health")
         assert (health["source"], health["duplicate"]) == ("litellm", 0)
 

@@ -21,7 +21,7 @@ from exporter.sources.spend_logs.place import SpendLogSettings
 from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from tests.log_path import SMALL, ask
-from tests.running import ENVIRONMENT, ROOT
+from tests.running import ENVIRONMENT, ROOT, eventually
 from tests.unit_spend_logs.conftest import TABLE, Owner, ReaderOf, make_slow
 from tests.unit_spend_logs.spend_rows import minutes_ago, prompts, row
 
@@ -318,10 +318,7 @@ def follow(owner: Owner, store: Store, password: str) -> Iterator[Follow]:
 
 
 def _until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
+    eventually("such answer of the database", reached)
 
 
 def test_new_rows_are_taken_while_it_runs(owner: Owner, store: Store, follow: Follow) -> None:

@@ -45,7 +45,7 @@ def killed_writer(directory: Path, log: Path, batches: int, then_seconds: float)
         assert process.stdout.readline() != b"", "the writer writes"
     time.sleep(then_seconds)
     process.send_signal(signal.SIGKILL)
-    status = process.wait(30)
+    status = process.wait(60)
     process.stdout.close()
     assert status in (0, -signal.SIGKILL)
     return status != 0

@@ -63,7 +63,7 @@ def test_t71_kill_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
             if place == last:
                 time.sleep(moments.uniform(0, 0.05))
                 process.send_signal(signal.SIGKILL)
-                process.wait(10)
+                process.wait(60)
         process.stdout.close()
         if turn % 2 == 1:
             log.rename(tmp_path / f"app.log.{turn}")

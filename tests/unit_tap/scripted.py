@@ -11,7 +11,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from prefixscope.tap import Tap
 from prefixscope.tap.settings import TapSettings
 from prefixscope.tap.tokenizing import App, Receive, Scope, Send
 from prefixscope.tap_proxy import PROXY_OPTIONS, Upstream
+from tests.running import eventually
 
 FINGERPRINT = "vllm-0.32.0-c1059d89"
 USAGE = {"prompt_tokens": 784, "total_tokens": 792, "completion_tokens": 8,
@@ -146,6 +146,7 @@ class Script:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             if case == "breaks":
                 raise RuntimeError("the engine is broken")
+        await asyncio.wait({gone}, timeout=request.get("linger", 0))
         if gone.done():
             self.left.set()
             return
@@ -164,7 +165,6 @@ class Script:
         for piece in pieces:
             yield piece
             await asyncio.sleep(request.get("pause", 0))
-        await asyncio.sleep(request.get("linger", 0))
         while case == "endless" and not self.left.is_set():
             yield chunk({"content": "more"})
             await asyncio.sleep(0.01)
@@ -195,7 +195,7 @@ def serving(app: App, as_proxy: bool = False) -> Iterator[int]:
         yield int(listener.getsockname()[1])
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         listener.close()
         assert not thread.is_alive()
 
@@ -212,7 +212,7 @@ def ask(
     port: int, request: object, path: str = CHAT, headers: dict[str, str] | None = None
 ) -> Reply:
     """Everything a client receives, undone from chunks only."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     sent = {"Content-Type": "application/json", **(headers or {})}
     try:
         connection.request("POST", path, request if isinstance(request, bytes) else
@@ -253,8 +253,4 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 def until(ready: Callable[[], bool]) -> None:
     """Wait for what another thread does."""
-    for _ in range(1200):
-        if ready():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come to that within a minute")
+    eventually("such end of what runs beside", ready)

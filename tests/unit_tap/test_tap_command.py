@@ -24,10 +24,10 @@ def test_the_proxy_relays_records_and_writes_all_before_it_ends(tmp_path: Path) 
             "--listen", f"127.0.0.1:{port}", "--out", str(tmp_path / "tap.ndjson"),
         ]  # fmt: skip
         with running(command, log) as process:
-            wait_for("tap", lambda: ask(port, {}, "/health").status == 200, 60, process, log)
+            wait_for("tap", lambda: ask(port, {}, "/health").status == 200, 180, process, log)
             assert ask(port, STREAM, CHAT + "?a=%2F").body == expected
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)
     (row,) = rows_in(tmp_path)
     assert row["status"] == "ok"
     assert script.paths[-1] == "/below" + CHAT
@@ -54,7 +54,7 @@ def test_wrong_use_says_what_to_do(
 def test_a_wrong_setting_stops_the_start(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "PREFIXSCOPE_TAP_HASHES": "some"}
     done = subprocess.run([PROGRAM, "tap", "--upstream", "http://a"], env=environment,
-                          capture_output=True, text=True, timeout=60, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=180, cwd=tmp_path,
                           check=False)  # fmt: skip
     assert done.returncode == 1
     assert "PREFIXSCOPE_TAP_HASHES must be one of: off, chain, all" in done.stderr

@@ -28,7 +28,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """The file as the command writes it, imported by its own name."""
     path = tmp_path_factory.mktemp("mounted") / "prefixscope_tap.py"
     done = subprocess.run([PROGRAM, "tap", "--print"], env=ENVIRONMENT, capture_output=True,
-                          check=True, timeout=60)  # fmt: skip
+                          check=True, timeout=180)  # fmt: skip
     path.write_bytes(done.stdout)
     assert done.stdout.decode() == TEXT
     spec = importlib.util.spec_from_file_location("prefixscope_tap", path)
@@ -54,7 +54,7 @@ def test_it_runs_where_nothing_is_installed(tmp_path: Path) -> None:
     (tmp_path / "prefixscope_tap.py").write_text(TEXT, encoding="utf-8")
     subprocess.run(
         [sys.executable, "-S", "-E", "-W", "error", "-c", "import prefixscope_tap"],
-        cwd=tmp_path, check=True, timeout=60,
+        cwd=tmp_path, check=True, timeout=180,
     )  # fmt: skip
 
 
@@ -122,5 +122,5 @@ def test_importing_the_tap_is_light() -> None:
     heavy = ["duckdb", "typer", "pydantic", "starlette", "uvicorn", "httpx", "requests", "numpy"]
     code = f"import sys, prefixscope.tap; print([n for n in {heavy} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True,
-                          text=True, check=True, timeout=60)  # fmt: skip
+                          text=True, check=True, timeout=180)  # fmt: skip
     assert done.stdout == "[]\n"

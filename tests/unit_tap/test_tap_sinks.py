@@ -3,7 +3,6 @@ import json
 import logging
 import multiprocessing
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -12,7 +11,8 @@ import pytest
 
 from exporter.sources import patterns
 from prefixscope.tap.sinks import FileSink, PostSink, SinkDown, SinkWorker
-from tests.unit_tap.scripted import Script, ask, tapped
+from tests.running import free_port
+from tests.unit_tap.scripted import Script, ask, tapped, until
 
 
 def _lines(count: int, first: int = 0) -> list[bytes]:
@@ -88,7 +88,7 @@ def test_several_processes_share_a_file_and_its_rotation(tmp_path: Path) -> None
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(180)
         assert process.exitcode == 0
     assert sorted(_read(tmp_path)) == list(range(600))
 
@@ -175,10 +175,8 @@ def test_what_the_intake_will_never_take_is_counted(
 
 
 def test_nobody_listens_there() -> None:
-    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    server.server_close()
     with pytest.raises(SinkDown, match="refused"):
-        PostSink(f"http://127.0.0.1:{server.server_port}/v1/requests", "").write(_lines(1))
+        PostSink(f"http://127.0.0.1:{free_port()}/v1/requests", "").write(_lines(1))
 
 
 def test_the_worker_tries_again_in_order_and_loses_nothing(intake: _Intake) -> None:
@@ -186,11 +184,8 @@ def test_the_worker_tries_again_in_order_and_loses_nothing(intake: _Intake) -> N
     worker = SinkWorker(PostSink(intake.url, ""), 1000)
     for line in _lines(700):
         assert worker.put(line)
-    for _ in range(200):
-        if len(intake.rows) == 700:
-            break
-        time.sleep(0.05)
-    worker.close(5)
+    until(lambda: len(intake.rows) >= 700)
+    worker.close(60)
     assert intake.rows == list(range(700))
     assert worker.dropped_rows == 0
 
