@@ -14,8 +14,22 @@ columns:
   p95_seconds: {type: DOUBLE, unit: seconds, meaning: "95th percentile, from histograms: right to 4 %."}
 */
 -- Minutes know no template and no tenant, hours no replica: the filters decide who answers.
--- Rows still hot do where neither can, and rows that are not folded yet join in.
-WITH rolled AS (
+-- Rows still hot do where neither can, and rows that are not folded yet join in. Hours know a tenant
+-- that has no place of its own as one of many others: of it rows tell as long as they are hot.
+WITH asked AS (
+    SELECT
+        coalesce(
+            getvariable('tenant') NOT IN ('', 'other')
+            AND NOT EXISTS (
+                FROM label_values WHERE label = 'tenant' AND value = getvariable('tenant')
+            ),
+            false
+        ) AS tenant_is_folded,
+        hour AS hot_hour
+    FROM hot_from
+),
+
+rolled AS (
     SELECT
         minute AS ts, 60 AS seconds, coalesce(ttft_point, '') AS ttft_point,
         ttft_miss, ttft_partial, ttft_hit, ttft_unknown
@@ -30,9 +44,10 @@ WITH rolled AS (
     SELECT
         hour AS ts, 3600 AS seconds, coalesce(ttft_point, '') AS ttft_point,
         ttft_miss, ttft_partial, ttft_hit, ttft_unknown
-    FROM hour_rollup
+    FROM hour_rollup, asked
     WHERE
         (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
+        AND (NOT tenant_is_folded OR hour < hot_hour)
         AND getvariable('replica') IS NULL
         AND in_window(hour, getvariable('since'), getvariable('until'))
         AND matches(coalesce(model, ''), getvariable('model'))
@@ -54,12 +69,13 @@ WITH rolled AS (
             getvariable('template'), getvariable('tenant')
         )
         WHERE ttft_seconds > 0
-    )
+    ), asked
     WHERE
         (
             (getvariable('template') IS NOT NULL OR getvariable('tenant') IS NOT NULL)
             AND getvariable('replica') IS NOT NULL
         )
+        OR (tenant_is_folded AND ts >= hot_hour)
         OR batch > (SELECT coalesce(max(batch), 0) FROM folded)
 ),
 
