@@ -119,7 +119,7 @@ def _target(target: FoundTarget) -> Iterator[str]:
 
 def _prometheus(server: FoundPrometheus, margin: str) -> Iterator[str]:
     counts = ", ".join(f"{count} of job {job or '(none)'}" for job, count in server.jobs.items())
-    yield from _comment(f"{server.title}: engines {counts}", margin)
+    yield from _comment(f"{server.title}: pages {counts}", margin)
     yield from _comment(
         f"Its past too: prefixscope backfill --prometheus {server.url} --since 30d", margin
     )
