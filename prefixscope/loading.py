@@ -9,13 +9,19 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from typing_extensions import Buffer
 
+from exporter.causes.sealing import Sealer
+from exporter.causes.settings import CauseSettings
 from exporter.endpoints.events import EVENTS_PATH
 from exporter.errors import PrefixscopeError
+from exporter.isolation.judge import judge_newest_scopes
+from exporter.isolation.settings import IsolationSettings
+from exporter.layout_found.judge import judge_newest
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
 from exporter.sources.events.recorded import EventsSummary, ingest_events
 from exporter.sources.events.recorded_lines import is_recorded
@@ -29,6 +35,7 @@ from exporter.sources.pages import PagesSummary, ingest_pages
 from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.spend_logs.intake import SpendLogReader
 from exporter.sources.spend_logs.place import Address, is_database_path
+from exporter.store.store import Store
 from exporter.templates_found.find import find_templates
 from prefixscope.client import Exporter, OpenStore
 
@@ -269,3 +276,18 @@ def _load_events(
         raise type(error)(f"{path}: {error}") from error
     known = {entry.name for entry in fields(EventsSummary)}
     return EventsSummary(**{key: value for key, value in answer.json().items() if key in known})
+
+
+def judge_loaded(
+    store: Store,
+    causes: CauseSettings | None = None,
+    isolation: IsolationSettings | None = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> None:
+    """Do at once what an exporter does by and by with the rows that came; each step is said."""
+    say("Naming causes of missed tokens")
+    Sealer(store, causes).seal(datetime.now(UTC), wait_for_older=False)
+    say("Looking at the layout of prompts")
+    judge_newest(store)
+    say("Looking at what scopes keep apart")
+    judge_newest_scopes(store, isolation or IsolationSettings())

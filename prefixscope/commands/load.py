@@ -1,6 +1,5 @@
 """`ingest`: logs, recorded metric pages and KV-cache events from files or standard input."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dashboard.figures.numbers import percent
-from exporter.causes.sealing import Sealer
 from exporter.errors import PrefixscopeError
-from exporter.isolation.judge import judge_newest_scopes
-from exporter.isolation.settings import IsolationSettings
-from exporter.layout_found.judge import judge_newest
 from exporter.prompts.naming import PromptReader
 from exporter.sources.events.recorded import FORMAT as KV_EVENTS
 from exporter.sources.events.recorded import EventsSummary
@@ -27,7 +22,7 @@ from exporter.sources.pages import PagesSummary
 from exporter.sources.spend_logs.place import is_database_path
 from prefixscope.client import Exporter, OpenStore, connect
 from prefixscope.commands import options
-from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, load
+from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, judge_loaded, load
 from prefixscope.place import Place
 from prefixscope.settings import load_settings
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, give, prompt_reader
@@ -123,12 +118,7 @@ def _load_with_bar(
             )
             if isinstance(target, OpenStore):
                 # No exporter runs that would.
-                bar.add_task("Naming causes of missed tokens", total=None)
-                Sealer(target.store).seal(datetime.now(UTC), wait_for_older=False)
-                bar.add_task("Looking at the layout of prompts", total=None)
-                judge_newest(target.store)
-                bar.add_task("Looking at what scopes keep apart", total=None)
-                judge_newest_scopes(target.store, IsolationSettings())
+                judge_loaded(target.store, say=lambda what: bar.add_task(what, total=None))
             return loaded
 
 

@@ -7,11 +7,8 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.causes.sealing import Sealer
 from exporter.errors import PrefixscopeError
 from exporter.geometry import ModelGeometry
-from exporter.isolation.judge import judge_newest_scopes
-from exporter.layout_found.judge import judge_newest
 from exporter.sources.events.settings import EventSettings
 from exporter.sources.target_settings import StaticTarget
 from exporter.store.owner import read_owner
@@ -20,7 +17,7 @@ from prefixscope.client import Exporter, OpenStore
 from prefixscope.commands.options import messages
 from prefixscope.demo import DemoFiles, LiveDemo, write_demo
 from prefixscope.demo.scenario import KV_BYTES_PER_TOKEN, MODEL
-from prefixscope.loading import load
+from prefixscope.loading import judge_loaded, load
 from prefixscope.settings import Settings, server_token
 
 FILES, STORE, LABEL = "files", "store", "demo.json"
@@ -100,10 +97,8 @@ def _load(files: DemoFiles, settings: Settings) -> None:
             loaded = load(paths, OpenStore(store), source=source, log_format="auto")
             if loaded.failed or loaded.nothing_taken:
                 raise PrefixscopeError(f"the demo's files were refused: {loaded.failed}")
-        Sealer(store, settings.causes).seal(datetime.now(UTC), wait_for_older=False)
-        # The exporter looks again every hour, and first when the pages have long been opened.
-        judge_newest(store)
-        judge_newest_scopes(store, settings.isolation)
+        # The exporter judges for the first time when the pages have long been opened.
+        judge_loaded(store, settings.causes, settings.isolation)
     finally:
         store.close()
 
