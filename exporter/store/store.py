@@ -188,6 +188,7 @@ class Store:
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One transaction under the writer's lock: all of it, or nothing."""
         with self._writing:
+            self._check_in_place()
             if self._given_up:
                 self._attach_anew()
             cursor = self._writer
@@ -204,6 +205,15 @@ class Store:
             except BaseException as error:
                 self._undo(error)
                 raise
+
+    def _check_in_place(self) -> None:
+        """A file that was removed takes rows all the same, and loses them when it is closed."""
+        if not self.path.exists():
+            error = duckdb.IOException(
+                f"{self.path} was removed or moved while it is in use: put it back, or start again"
+            )
+            self.trouble.met(error)
+            raise error
 
     def _commit(self) -> None:
         """Rows that are stored are stored, whatever becomes of the checkpoint after them."""
@@ -236,6 +246,7 @@ class Store:
         return is_given_up(error)
 
     def _attach_anew(self) -> None:
+        self._check_in_place()  # DuckDB would make a new one
         attach_anew(self._connection, self.path)
         self._given_up = False
         self._recall()

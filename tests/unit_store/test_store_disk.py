@@ -155,3 +155,22 @@ def test_what_is_tried_often_says_seldom_that_the_disk_refuses() -> None:
     assert said("scrape", full) is None
     assert said("prices", full) == "this fails: 100% full"
     assert said("scrape", ValueError("no disk")) == said("scrape", ValueError("no disk"))
+
+
+def test_rows_for_a_file_that_is_not_there_any_more_are_refused(tmp_path: Path) -> None:
+    """DuckDB would take them into the removed file, and lose them with it."""
+    store = Store.open(tmp_path / "store", SMALL)
+    post(store, 0)
+    (tmp_path / "store").rename(tmp_path / "moved")
+    with pytest.raises(duckdb.IOException, match="removed or moved") as refused:
+        post(store, 200)
+    assert is_of_disk(refused.value)
+    assert store.trouble.now is not None
+    assert kept(store) == 200
+    (tmp_path / "moved").rename(tmp_path / "store")
+    assert post(store, 200) == 200
+    assert store.trouble.now is None
+    assert kept(store) == counted(store) == 400
+    (tmp_path / "store").rename(tmp_path / "moved")
+    store.close()
+    assert not (tmp_path / "store").exists()
