@@ -102,7 +102,8 @@ def _taken_back(histogram: str) -> str:
 
 
 def compact(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Merges the rows of every key that has more than one. Changes no sum."""
+    """Merges the rows of every key that has more than one. Changes no sum; a key of which all was
+    taken back goes."""
     for rollup in ROLLUPS:
         key = ", ".join(rollup.key)
         cursor.execute(
@@ -122,7 +123,8 @@ def _merged(rollup: Rollup) -> str:
         f"sum_histograms(list({name}) FILTER ({name} IS NOT NULL)) AS {name}"
         for name in _HISTOGRAMS
     )
+    any_left = " OR ".join(f"sum({name}) <> 0" for name in _COUNTS)
     return f"""
     SELECT {", ".join(rollup.key)}, {counts}, {histograms}
     FROM {rollup.table} WHERE {rollup.unit} IN (SELECT t FROM split_times)
-    GROUP BY ALL"""
+    GROUP BY ALL HAVING {any_left}"""

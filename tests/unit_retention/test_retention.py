@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from exporter.store import rollup
 from exporter.store.retention import compact, retain, run_maintenance
 from exporter.store.store import Store, StoreSettings
 from queries import registry
@@ -215,6 +216,22 @@ def test_compaction_changes_no_sum(store: Store) -> None:
         assert store.cursor().execute(asked).fetchall() == [(2, 7, 430)]
         assert registry.run(store.cursor(), "ingest_health").to_pylist() == health
         assert one(store, "SELECT count(*) FROM ingest_batches") == 2
+
+
+def test_a_key_of_which_all_was_taken_back_goes(store: Store) -> None:
+    """Its only row turned out to be another tenant's: nothing is left to tell of the first one."""
+    put(store, [_row("a", "03-03 12:00", tenant="t"), _row("b", "03-03 12:00", tenant="u")], NOW)
+    with store.write() as cursor:
+        mine = "(SELECT * FROM requests WHERE tenant = 't')"
+        rollup.add(cursor, mine, sign=-1)
+        rollup.add(cursor, mine.replace("*", "* REPLACE ('u' AS tenant)"))
+    compact(store)
+    kept = store.cursor().execute("SELECT tenant, requests FROM hour_rollup").fetchall()
+    assert kept == [("u", 2)]
+    retain(store, NOW + timedelta(days=3))
+    assert one(store, "SELECT count(*) FROM requests") == 0
+    rows = registry.run(store.cursor(), "hit_ratio", {"by": "tenant"}).to_pylist()
+    assert [(row["tenant"], row["requests"]) for row in rows] == [("u", 2)]
 
 
 def test_compaction_of_nothing(store: Store) -> None:
