@@ -123,7 +123,7 @@ def _answer(response: http.client.HTTPResponse, limits: FetchLimits) -> Fetched:
     status = response.status
     if 300 <= status < 400:
         raise FetchFailed(
-            f"the target redirects (HTTP {status}) to {response.headers.get('Location', '?')[:200]}"
+            f"the target redirects (HTTP {status}) to {_place(response.headers.get('Location'))}"
             ": redirects are not followed, configure the final address",
             status,
         )
@@ -146,6 +146,16 @@ def _answer(response: http.client.HTTPResponse, limits: FetchLimits) -> Fetched:
     headers = response.headers
     body = _body(response, limits.max_body_bytes)
     return Fetched(body, headers.get("Content-Type"), headers.get("Date"))
+
+
+def _place(location: str | None) -> str:
+    """Where a redirect leads: without what may be a password or a token, for this is stored."""
+    try:
+        parts = urlsplit(location or "?")
+    except ValueError:
+        return "an address that is none"
+    host = parts.netloc.rpartition("@")[2]
+    return (f"{parts.scheme}://{host}{parts.path}" if host else parts.path or "?")[:200]
 
 
 def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:

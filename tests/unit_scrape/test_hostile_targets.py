@@ -112,6 +112,23 @@ def test_a_hostile_target_is_a_clear_message(hostile: Hostile, talk: Talk, says:
         fetch(hostile(talk), "text/plain", LIMITS)
 
 
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        (b"https://me:s3cret@sso.example/login?token=s3cret#s3cret", "https://sso.example/login"),
+        (b"/login?next=s3cret", "/login"),
+        (b"http://[s3cret", "an address that is none"),
+        (b"//me:s3cret@other/", "://other/"),
+        (b"?s3cret", "[?]"),
+    ],
+)
+def test_a_redirect_is_told_without_secrets(hostile: Hostile, location: bytes, shown: str) -> None:
+    with pytest.raises(FetchFailed, match=f"to {shown}: redirects are not") as failed:
+        fetch(hostile(answers(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\n\r\n")),
+              "text/plain", LIMITS)  # fmt: skip
+    assert "s3cret" not in str(failed.value)
+
+
 def test_nobody_there_and_no_such_host() -> None:
     with pytest.raises(FetchFailed, match="connection refused"):
         fetch(f"http://127.0.0.1:{free_port()}/metrics", "text/plain", LIMITS)
