@@ -9,6 +9,7 @@ import requests
 
 DEFAULT_URL = "http://127.0.0.1:9465"
 ARROW = "application/vnd.apache.arrow.stream"
+MARKDOWN = "text/markdown"
 _TIMEOUT_SECONDS = (2.0, 30.0)  # to connect, to answer
 
 
@@ -47,11 +48,22 @@ def ask(url: str, name: str, params: Mapping[str, str]) -> pa.Table:
 
     The token, if any, is read from PREFIXSCOPE_TOKEN at each call and appears in no message.
     """
+    return _table(url, name, _get(url, f"/api/v1/query/{name}", ARROW, params))
+
+
+def runbook(url: str, name: str) -> str:
+    """What to do about an alert, as Markdown; '' where the exporter has no such page."""
+    response = _get(url, f"/docs/runbooks/{name}.md", MARKDOWN, {})
+    is_markdown = response.headers.get("Content-Type", "").startswith(MARKDOWN)
+    return response.text if response.status_code == 200 and is_markdown else ""
+
+
+def _get(url: str, path: str, accept: str, params: Mapping[str, str]) -> requests.Response:
     token = os.environ.get("PREFIXSCOPE_TOKEN")
-    headers = {"Accept": ARROW} | ({"Authorization": f"Bearer {token}"} if token else {})
+    headers = {"Accept": accept} | ({"Authorization": f"Bearer {token}"} if token else {})
     try:
-        response = requests.get(
-            f"{url}/api/v1/query/{name}",
+        return requests.get(
+            url + path,
             params=dict(params),
             headers=headers,
             timeout=_TIMEOUT_SECONDS,
@@ -59,7 +71,6 @@ def ask(url: str, name: str, params: Mapping[str, str]) -> pa.Table:
         )
     except requests.RequestException as error:
         raise _unreachable(url, type(error).__name__) from error
-    return _table(url, name, response)
 
 
 def shown(url: str) -> str:

@@ -1,11 +1,13 @@
 """The on-call screen on the dashboard: the same words as the exporter's page and the terminal."""
 
+import re
 from datetime import datetime
 
 import streamlit as st
 
 from dashboard import columns, tables
 from dashboard.answers import Answers, asked, version_time
+from dashboard.client import exporter_url, runbook
 from dashboard.controls import narrow
 from dashboard.figures.safe import code_span
 from queries.on_call.contributors import Contributors
@@ -38,8 +40,9 @@ def head(screen: Screen) -> None:
     st.markdown(f":{_COLOURS[screen.tone]}-badge[{TONE_WORDS[screen.tone]}]")
     st.markdown(f"#### {screen.verdict}")
     strip = " · ".join(f"{name} {value}" for name, value in screen.strip)
-    runbook = f" · runbook `docs/runbooks/{screen.runbook}.md`" if screen.runbook else ""
-    st.caption(f"{strip}{runbook}")
+    st.caption(strip)
+    if screen.runbook:
+        _what_to_do(screen.runbook)
 
 
 def pain(screen: Screen) -> None:
@@ -101,5 +104,22 @@ def below(screen: Screen) -> None:
                     alt="KV memory by replica")  # fmt: skip
     if screen.alerts:
         st.markdown("##### Alerts")
-        st.caption("What to do: `docs/runbooks/` and the alert's name.")
         tables.show(screen.alerts, columns.ALERTS, "now-alerts", alt="Alerts")
+        for name in dict.fromkeys(str(row["alert"]) for row in screen.alerts):
+            if name != screen.runbook:
+                _what_to_do(name)
+
+
+def _what_to_do(alert: str) -> None:
+    """The runbook, on the spot: who is woken shall not look for a file. It comes from the exporter,
+    as people's browsers may not reach that one."""
+    with st.expander(f"What to do: {alert}"):
+        st.markdown(_runbook(exporter_url(), alert) or f"See `docs/runbooks/{alert}.md`.")
+
+
+@st.cache_data(ttl=3600, max_entries=100, show_spinner=False)
+def _runbook(url: str, alert: str) -> str:
+    """Without its title and links, which lead to files; smaller headings."""
+    lines = runbook(url, alert).splitlines()
+    kept = [re.sub("^## ", "###### ", line) for line in lines if not line.startswith("# ")]
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", "\n".join(kept)).strip()

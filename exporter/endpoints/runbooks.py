@@ -17,6 +17,7 @@ FOLDERS = (
     Path(__file__).parents[1] / "runbooks",
     Path(__file__).parents[2] / "docs" / "runbooks",
 )
+MARKDOWN = "text/markdown"
 # The page needs no script and nothing from elsewhere, so a browser may refuse both.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -48,7 +49,10 @@ def routes() -> list[Route]:
 
 
 def _page(request: Request) -> Response:
+    """A page for a browser; as it is written for the dashboard, which asks for Markdown."""
     name = request.path_params["name"]
+    if MARKDOWN in request.headers.get("accept", ""):
+        return Response(text(name), media_type=MARKDOWN, headers=HEADERS)
     return HTMLResponse(
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'

@@ -42,6 +42,12 @@ def test_every_runbook_is_served_where_alerts_link_to(client: TestClient, name: 
     assert "script" not in answer.headers["content-security-policy"].replace("style-src", "")
 
 
+def test_the_dashboard_gets_a_runbook_as_it_is_written(client: TestClient) -> None:
+    answer = client.get("/docs/runbooks/PrefixcacheHitDrop.md", headers={"Accept": "text/markdown"})
+    assert answer.headers["content-type"].startswith("text/markdown")
+    assert answer.text == (RUNBOOKS / "PrefixcacheHitDrop.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", ["Nothing", "..%2f..%2fREADME", "%2e%2e", "a b"])
 def test_nothing_else_is_served(client: TestClient, name: str) -> None:
     assert client.get(f"/docs/runbooks/{name}.md").status_code == 404

@@ -112,6 +112,9 @@ def handler(exporter: Exporter) -> type[BaseHTTPRequestHandler]:
                 self._send(200, "text/html", b"<html>not an exporter</html>")
             elif wanted and self.headers.get("Authorization") != wanted:
                 self._send(401, "text/plain", b"token\n")
+            elif place.path.startswith("/docs/runbooks/"):
+                page = Path(__file__).parents[2] / place.path[1:]
+                self._send(200, "text/markdown; charset=utf-8", page.read_bytes())
             else:
                 self._answer(place.path.rsplit("/", 1)[-1], params)
 

@@ -2,17 +2,20 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard import on_call
 from dashboard.figures.over_time import ratio_with_load
 from queries.on_call.chart import Mark
 from queries.on_call.expected import Expected
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, words
 from tests.unit_now.scenes import CLOCK, SINCE, template
 
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 WINDOW = {"since": f"{SINCE:%Y-%m-%dT%H:%M:%SZ}", "until": f"{CLOCK:%Y-%m-%dT%H:%M:%SZ}"}
 
 
@@ -50,6 +53,26 @@ def test_the_verdict_its_parts_and_its_marks(night: Exporter, open_page: Open) -
     [figure] = figures(app)
     assert [note["text"] for note in figure["layout"]["annotations"]] == ["A"]
     assert "expected" in [trace.get("name") for trace in figure["data"]]
+
+
+def test_the_runbook_stands_beside_the_verdict(night: Exporter, open_page: Open) -> None:
+    """The words of docs/runbooks, without its title and its links to other files."""
+    app = open_page(**WINDOW)
+    [runbook] = [each for each in app.expander if each.label.startswith("What to do")]
+    assert runbook.label == "What to do: PrefixcachePeakHitDrop"
+    said = runbook.markdown[0].value
+    assert said.startswith("###### Meaning")
+    for line in (RUNBOOKS / "PrefixcachePeakHitDrop.md").read_text().splitlines()[2:]:
+        assert line.removeprefix("## ") in said
+
+
+def test_links_of_a_runbook_become_words(exporter: Exporter) -> None:
+    """One names another runbook, whose file the dashboard does not serve."""
+    linking = (RUNBOOKS / "PrefixcacheCrossScopeReuse.md").read_text()
+    assert "[PrefixcacheStaleReuse](PrefixcacheStaleReuse.md)" in linking
+    said = on_call._runbook(exporter.url, "PrefixcacheCrossScopeReuse")
+    assert "PrefixcacheStaleReuse" in said
+    assert "](" not in said
 
 
 def test_a_contributor_is_one_click_away(night: Exporter, open_page: Open) -> None:
