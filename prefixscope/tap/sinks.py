@@ -126,6 +126,13 @@ class FileSink:
             self._descriptor = None
 
 
+class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would arrive as a GET without rows, with our token, and be answered 200."""
+
+    def redirect_request(self, *_arguments: object) -> None:
+        """None: the redirect is the answer."""
+
+
 class PostSink:
     """Sends lines to an exporter's /v1/requests. Rows carry ids, so that twice is once."""
 
@@ -135,7 +142,9 @@ class PostSink:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         # Without the proxies of the environment: an exporter is a neighbour.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), _RefuseRedirects
+        )
 
     def write(self, lines: Sequence[bytes]) -> int:
         body = gzip.compress(b"".join(lines), 1)
@@ -155,6 +164,10 @@ class PostSink:
         """Too many, or broken there: again later. Too large: in halves. Wrong: never again."""
         if status in (408, 425, 429) or status >= 500:
             raise SinkDown(f"{self._url} answers {status}")
+        if 300 <= status < 400:
+            raise SinkDown(
+                f"{self._url} redirects ({status}): set PREFIXSCOPE_TAP_POST to the final address"
+            )
         if status in (401, 403):
             raise SinkDown(f"{self._url} answers {status}: set PREFIXSCOPE_TAP_POST_TOKEN")
         if status == 413 and len(lines) > 1:

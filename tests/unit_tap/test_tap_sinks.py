@@ -101,6 +101,7 @@ class _Intake:
 
     def __init__(self) -> None:
         self.statuses: list[int] = []
+        self.location = "/"
         self.most_rows = 10_000
         self.rows: list[int] = []
         self.tokens: set[str | None] = set()
@@ -117,6 +118,7 @@ class _Intake:
                     intake.rows += rows
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
+                self.send_header("Location", intake.location)
                 self.end_headers()
 
             def log_message(self, *arguments: object) -> None:
@@ -149,6 +151,28 @@ def test_a_busy_or_broken_intake_is_asked_again(intake: _Intake, status: int) ->
     with pytest.raises(SinkDown, match=str(status)):
         PostSink(intake.url, "").write(_lines(3))
     assert intake.rows == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_takes_no_rows_and_no_token_elsewhere(intake: _Intake, status: int) -> None:
+    """As a POST it would arrive there as a GET, without rows, and be answered 200."""
+    asked: list[str] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as elsewhere:
+        thread = threading.Thread(target=elsewhere.serve_forever, args=(0.05,))
+        thread.start()
+        intake.statuses, intake.location = [status], f"http://127.0.0.1:{elsewhere.server_port}/"
+        with pytest.raises(SinkDown, match=f"redirects .{status}.: set PREFIXSCOPE_TAP_POST"):
+            PostSink(intake.url, "tok").write(_lines(3))
+        elsewhere.shutdown()
+        thread.join()
+    assert asked == []
 
 
 def test_a_batch_that_is_too_large_is_halved(intake: _Intake) -> None:
