@@ -15,7 +15,7 @@ columns:
   requests: {type: BIGINT, unit: requests, meaning: "Rows still hot that begin with it and with no longer one."}
   prompt_tokens: {type: BIGINT, unit: tokens, meaning: "Every input token of these."}
   prompt_ratio: {type: DOUBLE, unit: ratio, meaning: "prompt_tokens ÷ prompt tokens of all hot rows, those with a template of their own included."}
-  shared_ratio: {type: DOUBLE, unit: ratio, meaning: "prefix_tokens of all these requests ÷ their prompt tokens: what the prefix itself is of them."}
+  shared_ratio: {type: DOUBLE, unit: ratio, meaning: "prefix_tokens of these requests, as far as their prompt tokens are known, ÷ these: what the prefix itself is of them."}
   hash_key_id: {type: VARCHAR, unit: id, meaning: "Key of its hashes, '' if not ours; those of different keys are never compared."}
 */
 WITH asked AS (
@@ -27,7 +27,9 @@ WITH asked AS (
 ),
 
 carried AS (
-    SELECT name, count(*) AS requests, sum(prompt_tokens)::BIGINT AS prompt_tokens
+    SELECT
+        name, count(*) AS requests, count(prompt_tokens) AS counted_requests,
+        sum(prompt_tokens)::BIGINT AS prompt_tokens
     FROM asked WHERE name IS NOT NULL GROUP BY name
 )
 
@@ -41,7 +43,7 @@ SELECT
     coalesce(carried.requests, 0) AS requests,
     coalesce(prompt_tokens, 0) AS prompt_tokens,
     ratio(coalesce(prompt_tokens, 0), (SELECT sum(prompt_tokens) FROM asked)) AS prompt_ratio,
-    ratio(prefix_tokens * carried.requests, prompt_tokens) AS shared_ratio,
+    ratio(prefix_tokens * counted_requests, prompt_tokens) AS shared_ratio,
     hash_key_id
 FROM found_templates LEFT JOIN carried USING (name)
 ORDER BY coalesce(prompt_tokens, 0) DESC, name;
