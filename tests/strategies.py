@@ -6,6 +6,7 @@ such a set may arrive: split, in any order, twice, and interrupted.
 
 import json
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -135,8 +136,18 @@ def _fine(entry: Field, chance: Random) -> object:
     return chance.choice(values[entry.kind])
 
 
+@cache
+def _terms(entry: Field, path: str) -> list[str]:
+    return list(replace(entry, paths=(path,)).terms())
+
+
+@cache
+def _parts(path: str) -> list[str]:
+    return parts_of(path)
+
+
 def put(row: dict[str, Any], path: str, value: object) -> None:
-    *parents, leaf = parts_of(path)
+    *parents, leaf = _parts(path)
     for parent in parents:
         child = row.setdefault(parent, {})
         if not isinstance(child, dict):  # an odd value stands there already
@@ -166,7 +177,7 @@ def line_of(log_format: LogFormat, chance: Random) -> str:
             if chance.random() < 0.05:
                 put(row, case.path, chance.choice([*case.words, "none of them"]))
         if entry.paths:
-            for path in replace(entry, paths=(chance.choice(entry.paths),)).terms():
+            for path in _terms(entry, chance.choice(entry.paths)):
                 put(row, path, value)
     line = json.dumps(row)
     return line[: chance.randrange(len(line))] if chance.random() < 0.03 else line

@@ -1,4 +1,5 @@
 import struct
+from collections.abc import Iterator
 from hashlib import blake2b, sha256
 
 import duckdb
@@ -130,14 +131,23 @@ _LABEL = st.none() | st.text(
 )
 
 
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
 @given(key=st.text("abcdef0123456789", max_size=64), salt=_LABEL, adapter=_LABEL, weights=_LABEL)
 def test_scope_is_what_the_exporter_makes_of_the_same_row(
-    key: str, salt: str | None, adapter: str | None, weights: str | None
+    database: duckdb.DuckDBPyConnection,
+    key: str,
+    salt: str | None,
+    adapter: str | None,
+    weights: str | None,
 ) -> None:
     query = f"""SELECT {COMPUTED["scope"]} FROM (SELECT nullif($salt, '') AS cache_salt,
         nullif($adapter, '') AS adapter, nullif($weights, '') AS model_fingerprint,
         NULL::VARCHAR AS scope)"""
     given_ = {"key": key, "salt": salt, "adapter": adapter, "weights": weights}
-    with duckdb.connect() as connection:
-        row = connection.execute(query, given_).fetchone()
+    row = database.execute(query, given_).fetchone()
     assert row == (scope_id(key, salt, adapter, weights),)

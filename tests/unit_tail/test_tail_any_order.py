@@ -114,7 +114,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @given(steps=STEPS, wide=st.booleans())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_t59_t60_t67_every_row_is_stored_once(
     store: Store,
     tmp_path_factory: pytest.TempPathFactory,
