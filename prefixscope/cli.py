@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from exporter.errors import PrefixscopeError
 from prefixscope import __version__
-from prefixscope.commands.options import messages
+from prefixscope.consoles import messages
 
 # Imports make several hundred thousand objects that stay. To look through them for garbage at every
 # 700 new ones takes a tenth of a short command.

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from prefixscope.tables import Column, formatter, print_rows, terminal
+from prefixscope.consoles import terminal
+from prefixscope.tables import Column, formatter, print_rows
 from replay.counted import counted
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from exporter.prompts.naming import PromptReader
 from exporter.sources.intake import IngestSummary
 from exporter.store.store import Store
 from prefixscope.client import OpenStore
-from prefixscope.commands import options
-from prefixscope.commands.load import by_name
-from prefixscope.loading import DEFAULT_SOURCE, STDIN, load, recorded_events
+from prefixscope.consoles import messages
+from prefixscope.loading import DEFAULT_SOURCE, STDIN, by_name, load, recorded_events
 from prefixscope.waterfall.heard import EventFiles, Heard
 from replay.counted import counted
 
@@ -40,22 +39,22 @@ def rows_of_files(
         raise PrefixscopeError(
             "events alone do not tell what requests missed: name the log of the requests too"
         )
-    messages = options.messages()
+    console = messages()
     with TemporaryDirectory(prefix="prefixscope-") as folder:
         target = OpenStore(Store.open(Path(folder)))
         target.store.prompts = prompts or target.store.prompts
         if long := [str(file) for file in files if _is_long(file)]:
-            messages.print(f"Reading {', '.join(long)}", style="dim", markup=False)
+            console.print(f"Reading {', '.join(long)}", style="dim", markup=False)
         try:
             loaded = load(logs, target, source=DEFAULT_SOURCE, log_format=log_format)
             if loaded.failed:
                 raise PrefixscopeError(loaded.failed[0])
             for name, log in loaded.logs.items():
-                messages.print(f"{name}: {_became(log)}", style="dim", markup=False)
+                console.print(f"{name}: {_became(log)}", style="dim", markup=False)
                 _refuse_misfits(name, log)
             for reject in target.ask("rejects", {}).to_pylist():
-                messages.print(_example(reject), style="dim", markup=False)
-            yield target, _heard(recordings, target.store, messages.print)
+                console.print(_example(reject), style="dim", markup=False)
+            yield target, _heard(recordings, target.store, console.print)
         finally:
             target.store.close()
 

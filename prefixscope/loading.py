@@ -291,3 +291,11 @@ def judge_loaded(
     judge_newest(store)
     say("Looking at what scopes keep apart")
     judge_newest_scopes(store, isolation or IsolationSettings())
+
+
+def by_name(counts: dict[str, int]) -> str:
+    """` (3 no_time, 1 too_long)`, most first; nothing for nothing."""
+    if not counts:
+        return ""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return f" ({', '.join(f'{count:,} {name}' for name, count in ordered)})"

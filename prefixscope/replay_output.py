@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from prefixscope.tables import Column, formatter, print_rows, printable, terminal
+from prefixscope.consoles import terminal
+from prefixscope.tables import Column, formatter, print_rows, printable
 from replay import experiment_json
 from replay.arms import MENDED
 from replay.counted import counted

@@ -1,7 +1,6 @@
 """Rows as tables for people. Apart from the forms for programs, which need larger libraries."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from rich.cells import cell_len
@@ -9,19 +8,15 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from prefixscope.consoles import PIPE_WIDTH
+
 Row = Mapping[str, object]
 Column = tuple[str, str, Callable[[object], str]]  # heading, name in the row, how it is written
 
-_PIPE_WIDTH = 1000
 _TEXT_WIDTH = 40  # longer text wraps; no number is that long
 _COLUMN_GAP = 2
 # Times as much, not parts of a whole: 1.24, not 124%.
 _FACTORS = ("imbalance_ratio", "copies_ratio")
-
-
-def terminal() -> Console:
-    """Standard output; as wide as it takes where the reader is a file or a program."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> int:
@@ -31,7 +26,7 @@ def print_rows(console: Console, columns: Sequence[Column], rows: Sequence[Row])
     return count
 
 
-def rows_table(columns: Sequence[Column], rows: Sequence[Row], width: int = _PIPE_WIDTH) -> Table:
+def rows_table(columns: Sequence[Column], rows: Sequence[Row], width: int = PIPE_WIDTH) -> Table:
     """Rows as a table; cells are text, never markup. Numbers are never cut, long names wrap.
 
     Headings wrap at spaces where the whole would be wider than `width`.

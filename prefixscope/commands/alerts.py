@@ -14,10 +14,10 @@ from exporter.errors import PrefixscopeError
 from prefixscope import alert_webhook, output
 from prefixscope.client import Answers, Exporter, connect
 from prefixscope.commands import options
+from prefixscope.consoles import messages, terminal
 from prefixscope.output import Output
 from prefixscope.place import Place
 from prefixscope.settings import DEFAULT_STORE
-from prefixscope.tables import terminal
 from queries import registry
 from queries.times import parse_time
 
@@ -95,7 +95,7 @@ def _watch(asking: "Asking", seconds: int, as_: Output, *, everything: bool) -> 
         try:
             _write(as_, asking.once(datetime.now(UTC)), everything=everything)
         except PrefixscopeError as error:
-            options.messages().print(f"error: {error}", style="red", markup=False)
+            messages().print(f"error: {error}", style="red", markup=False)
         time.sleep(seconds)
 
 
@@ -119,7 +119,7 @@ class Asking:
     def once(self, moment: datetime) -> pa.Table:
         """Every alert with its state."""
         with connect(self._place) as answers:
-            options.messages().print(f"Asking {answers.where}", style="dim")
+            messages().print(f"Asking {answers.where}", style="dim")
             params = {"until": moment.isoformat(), "all": "1", "zone": self._zone_of(answers)}
             # Asked one after the other: each has the memory of the store to itself.
             parts = [answers.ask("alerts", {**params, "part": part}) for part in PARTS]

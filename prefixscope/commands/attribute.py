@@ -16,6 +16,7 @@ from exporter.sources.formats import FORMATS
 from prefixscope.chain_window import Chains, Room, Window, ask_chains, free_bytes
 from prefixscope.client import Answers, WrongQuestion, connect
 from prefixscope.commands import options
+from prefixscope.consoles import messages
 from prefixscope.file_rows import rows_of_files
 from prefixscope.output import Output
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, prompt_reader
@@ -149,12 +150,10 @@ def attribute(
             found, audits = asked.told(asked.chains(answers), heard)
     else:
         with connect(options.place(url, store, token)) as answers:
-            options.messages().print(f"Asking {answers.where}", style="dim")
+            messages().print(f"Asking {answers.where}", style="dim")
             found, audits = _told_of_store(answers, asked)
     if left_out := write(found, by, as_, audits):
-        options.messages().print(
-            f"{counted(left_out, 'more column')} with --output json", style="dim"
-        )
+        messages().print(f"{counted(left_out, 'more column')} with --output json", style="dim")
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,7 @@ def _say_unused(chains: Chains, heard: Heard, replicas: int | None, router: str 
         notes.append(f"There is room for {hours:.0f} of the 168 hours before --since: what was "
                      "there only earlier counts as new")  # fmt: skip
     for note in notes:
-        options.messages().print(note, style="dim", markup=False)
+        messages().print(note, style="dim", markup=False)
 
 
 def _say_sealed(answers: Answers, window: Window, found: Waterfall) -> None:
@@ -249,7 +248,7 @@ def _say_sealed(answers: Answers, window: Window, found: Waterfall) -> None:
     except WrongQuestion:
         return
     if line is not None:
-        options.messages().print(line, style="dim", markup=False)
+        messages().print(line, style="dim", markup=False)
 
 
 def _check_events(table: pa.Table, heard: Heard) -> None:
@@ -292,5 +291,5 @@ def _explained(
         _check_events(chains.table, heard)
     if len(chains.table) >= _LONG_ROWS or chains.table.nbytes >= _LONG_BYTES:
         naming = f"Naming the causes of {counted(len(chains.table), 'request')}"
-        options.messages().print(naming, style="dim")
+        messages().print(naming, style="dim")
     return waterfall(chains.table, assumed, heard, by, window.since, audits.asked())

@@ -21,6 +21,7 @@ from prefixscope.client import connect
 from prefixscope.commands import options
 from prefixscope.commands.load import refuse_demo
 from prefixscope.commands.usage import take_usage
+from prefixscope.consoles import messages
 from prefixscope.history_client import history_of
 from prefixscope.place import Place
 from prefixscope.settings import Settings, load_settings
@@ -156,15 +157,15 @@ def _run(
     since: float, until: float,
 ) -> BackfillSummary:  # fmt: skip
     """Fill with a bar on standard error, which only a terminal shows."""
-    messages = options.messages()
+    console = messages()
     with connect(place, create=True) as holder:
         if place.url is None and place.store is None:
             refuse_demo(holder)
-        messages.print(f"Reading {source.url} into {holder.where}", style="dim", markup=False)
+        console.print(f"Reading {source.url} into {holder.where}", style="dim", markup=False)
         bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-            TimeRemainingColumn(), console=messages, transient=True,
-            disable=not messages.is_terminal,
+            TimeRemainingColumn(), console=console, transient=True,
+            disable=not console.is_terminal,
         )  # fmt: skip
         with bar:
             task = bar.add_task("Looking for engines", total=None)

@@ -12,6 +12,7 @@ import typer
 
 from exporter.errors import PrefixscopeError
 from prefixscope.commands import geometry_options, options, trace_options, traffic_options
+from prefixscope.consoles import messages
 from prefixscope.curve_output import CurveGroup, CurveShown, Row, print_curve
 from prefixscope.tables import printable
 from replay.rules import RULES, CacheRule
@@ -91,7 +92,7 @@ def curve(
             until=until, model=model, store=store, url=url, token=token,
         )
     )  # fmt: skip
-    options.messages().print(printable(found.words()), style="dim", markup=False)
+    messages().print(printable(found.words()), style="dim", markup=False)
     shown = _shown(found.recorded, RULES[rule], by, replicas, warm_up, found.name)
     _write(replace(shown, token_bytes=token_bytes), wanted, as_)
 

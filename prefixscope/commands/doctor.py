@@ -16,13 +16,13 @@ from prefixscope.client import connect
 from prefixscope.commands import options
 from prefixscope.commands.names import printable
 from prefixscope.commands.operate import Listing
+from prefixscope.consoles import terminal
 from prefixscope.doctor import gather
 from prefixscope.doctor.facts import Facts
 from prefixscope.doctor.findings import Finding, Severity, exit_status, worst
 from prefixscope.doctor.look import Looking
 from prefixscope.doctor.together import examine, level_of
 from prefixscope.settings import load_settings
-from prefixscope.tables import terminal
 from queries.times import parse_time
 
 _STYLES = {

@@ -11,8 +11,8 @@ from dashboard.figures.safe import plain
 from prefixscope import output
 from prefixscope.client import Answers, WrongQuestion, connect
 from prefixscope.commands import options
+from prefixscope.consoles import messages, terminal
 from prefixscope.output import Output
-from prefixscope.tables import terminal
 from queries import registry
 
 # Without --by the change is split along each of these, the one people act on first.
@@ -57,7 +57,7 @@ def explain(
     params = {name: value for name, value in given.items() if value is not None}
     dimensions = DIMENSIONS if by == _ALL else (by,)
     with connect(options.place(url, store, token)) as answers:
-        options.messages().print(f"Asking {answers.where}", style="dim")
+        messages().print(f"Asking {answers.where}", style="dim")
         tables = {name: _asked(answers, name, params) for name in dimensions}
     if as_ is not Output.TABLE:
         output.write(as_, tables[by])

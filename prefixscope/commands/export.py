@@ -17,6 +17,7 @@ from exporter.sources.formats import FORMATS
 from prefixscope.chain_window import Room, Window, ask_chains, free_bytes
 from prefixscope.client import connect
 from prefixscope.commands import options
+from prefixscope.consoles import messages
 from prefixscope.file_rows import rows_of_files
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, prompt_reader
 from prefixscope.traces.file import USUAL_BLOCK_TOKENS
@@ -86,14 +87,14 @@ def export(
         raise typer.BadParameter("--tokenizer reads files: the rows of a store have no prompts")
     else:
         with connect(options.place(url, store, token)) as answers:
-            options.messages().print(f"Asking {answers.where}", style="dim", markup=False)
+            messages().print(f"Asking {answers.where}", style="dim", markup=False)
             chains = ask_chains(answers, window, Room.of(answers, free_bytes()), history=False)
     trace = hashed_trace(chains.table, block_tokens)
     _write(out, trace.rows(), len(trace))
     if labels is not None:
         _write(labels, trace.label_rows(), len(trace))
     for line in _facts(trace, out):
-        options.messages().print(line, style="dim", markup=False)
+        messages().print(line, style="dim", markup=False)
 
 
 def _checked(
@@ -122,9 +123,9 @@ def _refuse_existing(path: Path | None, force: bool) -> None:
 
 def _write(path: Path, rows: Iterable[dict[str, object]], count: int) -> None:
     """All rows or, where it fails, no file at all."""
-    messages = options.messages()
-    watched = track(rows, "Writing", count, console=messages, transient=True,
-                    disable=not messages.is_terminal)  # fmt: skip
+    console = messages()
+    watched = track(rows, "Writing", count, console=console, transient=True,
+                    disable=not console.is_terminal)  # fmt: skip
     with _opened(path) as file:
         for row in watched:
             file.write(json.dumps(row, separators=(", ", ": ")) + "\n")

@@ -13,14 +13,13 @@ from rich.text import Text
 
 from exporter.errors import PrefixscopeError
 from exporter.sources.secrets_in_paths import refuse_password
-from prefixscope.commands import options
 from prefixscope.commands.names import printable
+from prefixscope.consoles import messages, terminal
 from prefixscope.init.addresses import USUAL, is_address, look_at_address
 from prefixscope.init.config import config as config_text
 from prefixscope.init.files import look_at_path
 from prefixscope.init.found import Found, FoundLog, FoundPrometheus, FoundTarget, Remark
 from prefixscope.settings import load_settings
-from prefixscope.tables import terminal
 from replay.counted import counted
 
 _STDOUT = Path("-")
@@ -49,7 +48,7 @@ def init(
         raise PrefixscopeError(
             f"{out} is there already: give another with --out, or overwrite it with --force"
         )
-    console = options.messages() if out == _STDOUT else terminal()
+    console = messages() if out == _STDOUT else terminal()
     found = list(_look(places or [], console))
     for what in found:
         _print_found(console, what)

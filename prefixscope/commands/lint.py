@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from prefixscope.consoles import terminal
 from prefixscope.lint.in_common import have_template_in_common
 from prefixscope.lint.output import as_json, print_comparison, print_report
 from prefixscope.lint.reading import read_prompts
 from prefixscope.lint.tokenizing import encoder
-from prefixscope.tables import terminal
 from replay.layout.against import compare
 from replay.layout.search import search
 

@@ -22,7 +22,8 @@ from exporter.sources.pages import PagesSummary
 from exporter.sources.spend_logs.place import is_database_path
 from prefixscope.client import Exporter, OpenStore, connect
 from prefixscope.commands import options
-from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, judge_loaded, load
+from prefixscope.consoles import messages
+from prefixscope.loading import DEFAULT_SOURCE, STDIN, Loaded, by_name, judge_loaded, load
 from prefixscope.place import Place
 from prefixscope.settings import load_settings
 from prefixscope.tokenizer_options import ChatTemplate, Tokenizer, give, prompt_reader
@@ -77,7 +78,7 @@ def ingest(
     loaded = _load_with_bar(inputs, place, source, log_format, rules, reader)
     _print_summary(loaded)
     for message in loaded.failed:
-        options.messages().print(Text.assemble(("error: ", "bold red"), message))
+        messages().print(Text.assemble(("error: ", "bold red"), message))
     if loaded.failed or loaded.nothing_taken:
         raise typer.Exit(1)
 
@@ -95,16 +96,16 @@ def _load_with_bar(
         give(target, reader)
         if place.url is None and place.store is None:
             refuse_demo(target)
-        messages = options.messages()
-        messages.print(f"Loading into {target.where}", style="dim", markup=False)
+        console = messages()
+        console.print(f"Loading into {target.where}", style="dim", markup=False)
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
             DownloadColumn(),
-            console=messages,
+            console=console,
             transient=True,
-            disable=not messages.is_terminal,
+            disable=not console.is_terminal,
         )
         with bar:
             task = bar.add_task("Loading", total=_total_bytes(files))
@@ -182,14 +183,6 @@ def _log_facts(log: IngestSummary) -> list[tuple[str, str]]:
         ("token hit ratio", percent(log.token_hit_ratio)),
         ("coverage", percent(log.coverage_ratio)),
     ]
-
-
-def by_name(counts: dict[str, int]) -> str:
-    """` (3 no_time, 1 too_long)`, most first; nothing for nothing."""
-    if not counts:
-        return ""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return f" ({', '.join(f'{count:,} {name}' for name, count in ordered)})"
 
 
 def _pages_facts(pages: PagesSummary) -> list[tuple[str, str]]:

@@ -13,8 +13,9 @@ import typer
 from prefixscope import now_terminal, output
 from prefixscope.client import WrongQuestion, connect
 from prefixscope.commands import options
+from prefixscope.consoles import messages, terminal
 from prefixscope.output import Output
-from prefixscope.tables import Column, print_rows, terminal
+from prefixscope.tables import Column, print_rows
 from queries import registry
 from queries.header import Question
 from queries.on_call.screen import Looking, look
@@ -60,7 +61,7 @@ def query(
     if as_ is Output.ARROW and sys.stdout.isatty():
         raise typer.BadParameter("arrow is for programs: send it to a file or a pipe")
     with connect(options.place(url, store, token)) as answers:
-        options.messages().print(f"Asking {answers.where}", style="dim")
+        messages().print(f"Asking {answers.where}", style="dim")
         try:
             table = answers.ask(name, params)
         except WrongQuestion as error:
@@ -111,9 +112,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _print(name: str, table: pa.Table, by: str | None) -> None:
     left_out = output.print_table(terminal(), name, table, by)
     if left_out:
-        options.messages().print(
-            f"{counted(left_out, 'more column')} with --output json", style="dim"
-        )
+        messages().print(f"{counted(left_out, 'more column')} with --output json", style="dim")
 
 
 def now(
@@ -144,7 +143,7 @@ def now(
         _at(at, clock), _zone(zone), {name: v for name, v in filters.items() if v is not None}
     )
     with connect(options.place(url, store, token)) as answers:
-        options.messages().print(f"Asking {answers.where}", style="dim")
+        messages().print(f"Asking {answers.where}", style="dim")
         screen = look(lambda name, params: registry.rows(answers.ask(name, params)), looking, clock)
     now_terminal.show(terminal(), screen)
 

@@ -16,11 +16,11 @@ from exporter.sources.names import Rule, SourceNames
 from exporter.sources.packed import open_input
 from exporter.store.store import KEY_NAME
 from prefixscope import output
-from prefixscope.commands import options
+from prefixscope.consoles import messages, terminal
 from prefixscope.loading import open_file
 from prefixscope.output import Output
 from prefixscope.settings import Settings, load_settings
-from prefixscope.tables import Row, rows_table, terminal
+from prefixscope.tables import Row, rows_table
 from replay.counted import counted
 
 _COLUMNS = (("line", "line", str), ("field", "field", str), ("value", "value", str),
@@ -134,7 +134,7 @@ def _key(settings: Settings) -> str:
         return file.read_text(encoding="ascii").strip()
     except OSError:
         if any(r.hashed for names in settings.names.values() for r in _all_rules(names)):
-            options.messages().print(
+            messages().print(
                 f"There is no readable {file} yet: hashes are shown with a key of their own and "
                 "will be others in the store.",
                 style="dim",

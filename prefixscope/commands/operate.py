@@ -12,7 +12,8 @@ from exporter.sources.engines.mapping import Engine, Row
 from exporter.sources.engines.summary import reports
 from exporter.sources.formats import FORMATS
 from prefixscope.commands import options
-from prefixscope.tables import Column, print_rows, rows_table, terminal
+from prefixscope.consoles import terminal
+from prefixscope.tables import Column, print_rows, rows_table
 
 
 class Listing(StrEnum):

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from prefixscope.place import Place
 
@@ -38,8 +37,3 @@ def place(url: str | None, store: Path | None, token: str | None) -> Place:
     if url is not None and store is not None:
         raise typer.BadParameter("give --store or --url, not both (PREFIXSCOPE_URL counts)")
     return Place(url=url, store=store, token=token)
-
-
-def messages() -> Console:
-    """Where messages go: standard error, so that piped output stays clean."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)

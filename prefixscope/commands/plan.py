@@ -11,7 +11,8 @@ import typer
 from exporter.errors import PrefixscopeError
 from exporter.geometry import read_config
 from prefixscope.commands import options
-from prefixscope.tables import rows_table, terminal
+from prefixscope.consoles import terminal
+from prefixscope.tables import rows_table
 from replay.geometry import KV_DTYPES, KvGeometry, kv_geometry
 from replay.model_config import UnknownGeometry
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from prefixscope.commands import options, trace_options
+from prefixscope.commands import trace_options
 from prefixscope.commands.replay_options import ReplayOutput
 from prefixscope.commands.replay_request import Request
 from prefixscope.commands.replay_setting import (
@@ -17,6 +17,7 @@ from prefixscope.commands.replay_setting import (
     sped_up,
 )
 from prefixscope.commands.taking import taking
+from prefixscope.consoles import messages
 from prefixscope.tables import printable
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ def replay(request: Request) -> None:
 def _told(request: Request) -> "Told":
     """Read the traffic and run every arm."""
     traffic = trace_options.traffic(request.wanted)
-    options.messages().print(printable(traffic.words()), style="dim", markup=False)
+    messages().print(printable(traffic.words()), style="dim", markup=False)
     measured = traffic.measured
     recorded = by_blocks_of_the_engine(
         sped_up(traffic.recorded, request.speed), measured, request.block_tokens
     )
     setting, left_out = fitting(setting_of(request, recorded, measured), recorded)
     for line in left_out:
-        options.messages().print(printable(line), style="yellow", markup=False)
+        messages().print(printable(line), style="yellow", markup=False)
     from prefixscope.replay_output import Told  # noqa: PLC0415 - compiled code
     from replay.arms import NotAnArm  # noqa: PLC0415
     from replay.experiment import experiment  # noqa: PLC0415

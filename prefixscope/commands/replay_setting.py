@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from exporter.errors import PrefixscopeError
-from prefixscope.commands import options
 from prefixscope.commands import replay_options as given
 from prefixscope.commands.replay_request import Request
+from prefixscope.consoles import messages
 from replay.calibration import USUAL_CLOCK
 from replay.clock import USUAL_HOST, Clock, Tier
 from replay.counted import counted
@@ -184,7 +184,7 @@ def _check_load(recorded: "Recorded", clock: Clock, replicas: int, of_files: boo
             "--untimed"
         )
     if of_files and span > _LONG_SECONDS and needed < _IDLE_RATIO * span:
-        options.messages().print(
+        messages().print(
             f"Replicas would be busy for {needed:,.0f} s of {span / 86_400:,.1f} days: if they were"
             " not, the unit of time is another one (--unit)",
             style="yellow", markup=False,

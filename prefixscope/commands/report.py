@@ -11,6 +11,7 @@ from dashboard.report.weeks import zone_of
 from exporter.errors import PrefixscopeError
 from prefixscope.client import connect
 from prefixscope.commands import options
+from prefixscope.consoles import messages
 
 
 def report(
@@ -45,10 +46,10 @@ def report(
         raise PrefixscopeError(f"there is no folder {out.parent}: make it, or name another")
     asked = _asked(week, zone)
     with connect(options.place(url, store, token)) as answers:
-        options.messages().print(f"Asking {answers.where}", style="dim")
+        messages().print(f"Asking {answers.where}", style="dim")
         made = build(answers, asked or default_week(answers, datetime.now(UTC), zone))
     _write(out, render(made, form))
-    options.messages().print(f"{made.week.name} ({made.week.zone}) written to {out}")
+    messages().print(f"{made.week.name} ({made.week.zone}) written to {out}")
 
 
 def _asked(week: str | None, zone: str) -> Week | None:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from exporter.store.trouble import SeldomAboutTheDisk
-from prefixscope.commands.options import messages
+from prefixscope.consoles import messages
 from prefixscope.dashboard_process import check_address, dashboard
 from prefixscope.serve import listen as open_listener
 from prefixscope.serve import running

@@ -9,7 +9,7 @@ import typer
 
 from exporter.errors import PrefixscopeError
 from exporter.server_settings import split_address
-from prefixscope.commands.options import messages
+from prefixscope.consoles import messages
 
 _DEFAULT_FILE = "prefixscope-tap.ndjson"
 

@@ -11,8 +11,8 @@ from exporter.templates_found.keep import give_name
 from prefixscope import output
 from prefixscope.client import Exporter, ExporterProblem, OpenStore, WrongQuestion, connect
 from prefixscope.commands import options
+from prefixscope.consoles import messages, terminal
 from prefixscope.output import Output
-from prefixscope.tables import terminal
 from replay.counted import counted
 
 
@@ -42,7 +42,7 @@ def templates(
         if found is not None and name is not None:
             _give(answers, found, name)
             return
-        options.messages().print(f"Asking {answers.where}", style="dim")
+        messages().print(f"Asking {answers.where}", style="dim")
         try:
             table = answers.ask("found_templates", {"since": since} if since else {})
         except WrongQuestion as error:

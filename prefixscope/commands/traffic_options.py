@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prefixscope.commands import options
+from prefixscope.consoles import messages
 
 if TYPE_CHECKING:
     from prefixscope.recorded_traffic import StoreTraffic
@@ -51,7 +52,7 @@ def store_traffic(
     try:
         window = Window.of(since, until)
         with connect(where) as answers:
-            options.messages().print(f"Asking {answers.where}", style="dim", markup=False)
+            messages().print(f"Asking {answers.where}", style="dim", markup=False)
             found = recorded_traffic.store_traffic(answers, window, model)
     except (BadParameter, WrongQuestion) as error:
         raise typer.BadParameter(str(error)) from error

@@ -12,8 +12,8 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.secrets_in_paths import refuse_password
 from exporter.sources.usage_reports.report import open_buckets
 from prefixscope.client import Exporter, OpenStore, connect
-from prefixscope.commands import options
 from prefixscope.commands.load import refuse_demo
+from prefixscope.consoles import messages
 from prefixscope.place import Place
 from prefixscope.usage_client import Asked, Read, hand_over, read_reports
 
@@ -22,7 +22,7 @@ _MOST_NOTES = 3
 
 def take_usage(given: list[str], asked: Asked, place: Place) -> bool:
     """Take every report in and say what it holds; one that fails does not stop the others."""
-    messages, console = options.messages(), Console(highlight=False, soft_wrap=True)
+    errors, console = messages(), Console(highlight=False, soft_wrap=True)
     taken = failed = 0
     with connect(place, create=True) as holder:
         if place.url is None and place.store is None:
@@ -30,11 +30,11 @@ def take_usage(given: list[str], asked: Asked, place: Place) -> bool:
         for one in given:
             try:
                 refuse_password(one)
-                messages.print(f"Reading {one} into {holder.where}", style="dim", markup=False)
+                errors.print(f"Reading {one} into {holder.where}", style="dim", markup=False)
                 taken += _take(one, asked, holder, console)
             except PrefixscopeError as error:
                 failed += 1
-                messages.print(Text.assemble(("error: ", "bold red"), str(error)))
+                errors.print(Text.assemble(("error: ", "bold red"), str(error)))
     if taken:
         console.print("Compare them with your own rows: prefixscope query reconciliation")
     return failed == 0

@@ -14,7 +14,7 @@ from exporter.sources.target_settings import StaticTarget
 from exporter.store.owner import read_owner
 from exporter.store.store import Store
 from prefixscope.client import Exporter, OpenStore
-from prefixscope.commands.options import messages
+from prefixscope.consoles import messages
 from prefixscope.demo import DemoFiles, LiveDemo, write_demo
 from prefixscope.demo.scenario import KV_BYTES_PER_TOKEN, MODEL
 from prefixscope.loading import judge_loaded, load

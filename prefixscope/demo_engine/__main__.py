@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from exporter.errors import PrefixscopeError
-from prefixscope.commands.options import messages
+from prefixscope.consoles import messages
 from prefixscope.dashboard_process import dashboard
 from prefixscope.demo_engine.engine import Engine, vllm
 from prefixscope.demo_engine.install import install, interpreter, is_installed

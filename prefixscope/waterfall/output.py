@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from prefixscope import output
+from prefixscope.consoles import terminal
 from prefixscope.output import Output
-from prefixscope.tables import Column, formatter, print_rows, terminal
+from prefixscope.tables import Column, formatter, print_rows
 from prefixscope.waterfall.attribution import WARMING, Sums, Waterfall
 from prefixscope.waterfall.audit_output import Audits
 from prefixscope.waterfall.compared import Compared
