@@ -63,7 +63,8 @@ told AS (
             tier, gain, coalesce(reported_requests, 0), coalesce(named_requests, 0),
             coalesce(tier_requests, 0), coalesce(timed_requests, 0), coalesce(waited_requests, 0),
             coalesce(served_requests, 0), coalesce(computed_requests, 0), loaded_tokens,
-            load_seconds, store_seconds, prefill_seconds_per_token, getvariable('ranks'), finding
+            load_seconds, store_seconds, load_seconds_per_token, prefill_seconds_per_token,
+            getvariable('ranks'), finding
         ), '; ') AS missing
     FROM judged
 )

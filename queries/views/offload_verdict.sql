@@ -104,7 +104,7 @@ LEFT JOIN differences AS slow ON slow.value = keys.value AND slow.comparison = '
 CREATE OR REPLACE MACRO offload_missing(
     tier, gain, reported_requests, named_requests, tier_requests, timed_requests, waited_requests,
     served_requests, computed_requests, loaded_tokens, load_seconds, store_seconds,
-    prefill_seconds_per_token, ranks, finding
+    load_seconds_per_token, prefill_seconds_per_token, ranks, finding
 ) AS list_filter([
     CASE
         WHEN gain = 'split' THEN 'agreement of medians and means: most requests gain, but the slow'
@@ -131,7 +131,7 @@ CREATE OR REPLACE MACRO offload_missing(
     END,
     CASE
         WHEN gain IS NULL AND finding IS NULL AND ranks IS NULL
-            AND load_seconds / loaded_tokens >= prefill_seconds_per_token
+            AND load_seconds_per_token >= prefill_seconds_per_token
             THEN 'ranks whose load times the page adds up'
     END
 ], lambda part: part IS NOT NULL);
