@@ -77,10 +77,11 @@ def is_damaged(error: duckdb.Error) -> bool:
 
 def is_of_disk(error: BaseException) -> bool:
     """Whether it is the disk, which a person can mend: full, read-only, taken away or broken.
-    Such a message quotes a path and never a row."""
+    Such a message quotes a path and never a row. A file that was given up is in use for as long
+    as a question asked before goes on."""
     if isinstance(error, duckdb.TransactionException):
         return _FILE_FAILED.search(str(error)) is not None
-    return isinstance(error, duckdb.IOException)
+    return isinstance(error, duckdb.IOException | duckdb.ResourceInUseException)
 
 
 _FILE_FAILED = re.compile(r"Could not \w+ (to |from )?file")

@@ -165,6 +165,10 @@ class Store:
         return self.directory / FILE_NAME
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
+        if self._given_up:
+            with self._writing:
+                if self._given_up:
+                    self._attach_anew()
         return cursor_of(self._connection)
 
     def parsed(self, statement: str) -> duckdb.Statement:

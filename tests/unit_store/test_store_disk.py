@@ -85,6 +85,28 @@ def test_a_commit_whose_checkpoint_finds_no_room_is_refused_and_comes_again(
     again.close()
 
 
+def test_a_file_that_a_question_still_holds_is_tried_again(
+    file_of_some_size: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question that began before goes on for a while, and DuckDB keeps the file for it."""
+    store = file_of_some_size
+
+    def in_use(*_: object) -> None:
+        raise duckdb.ResourceInUseException("already attached")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("exporter.store.store.attach_anew", in_use)
+        with full_at_the_next_checkpoint(store), pytest.raises(duckdb.TransactionException):
+            post(store, 0)
+        for tried in (lambda: post(store, 0), lambda: kept(store)):
+            with pytest.raises(duckdb.OperationalError) as refused:
+                tried()
+            assert is_of_disk(refused.value)
+    assert kept(store) == 0, "a question opens it as well as a writer"
+    assert post(store, 0) == 200
+    assert kept(store) == counted(store) == 200
+
+
 def test_a_commit_that_was_stored_counts_though_the_checkpoint_after_it_failed(
     file_of_some_size: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
