@@ -15,7 +15,7 @@ from dashboard.filters import COMPARISONS, DIMENSIONS, RANGES, Filters, Window
 FIXED = "fixed"
 MOST_OPTIONS = 500
 # Pixels: all in one row on a screen of 1280, two beside each other on a phone of 390.
-FILTER_WIDTH = 152
+FILTER_WIDTH = 144
 RERUN = "rerun-page"
 _REMEMBERED = "address"
 

@@ -55,13 +55,13 @@ def pain(screen: Screen) -> None:
     st.markdown(f"**{screen.pain.words}.** {told}.")
 
 
-def marks(screen: Screen) -> None:
-    """What the letters of the chart mean."""
-    if screen.chart is None or not screen.chart.marks:
-        return
-    st.caption(" · ".join(
-        f"**{mark.letter}** {_clock(screen, mark.at)} {mark.words}" for mark in screen.chart.marks
-    ))  # fmt: skip
+def marks(screen: Screen, since: datetime) -> None:
+    """What the letters of the chart mean; it may begin later than the six hours of the screen."""
+    shown = [mark for mark in screen.chart.marks if mark.at >= since] if screen.chart else []
+    if shown:
+        st.caption(" · ".join(
+            f"**{mark.letter}** {_clock(screen, mark.at)} {mark.words}" for mark in shown
+        ))  # fmt: skip
 
 
 def _clock(screen: Screen, at: datetime) -> str:

@@ -31,6 +31,7 @@ columns:
 WITH latest AS (
     SELECT
         replica,
+        max(ts) AS newest,
         arg_max(target, ts) AS target,
         arg_max(engine, ts) AS engine,
         arg_max_null(version, ts) AS version,
@@ -79,9 +80,11 @@ known AS (
         coalesce(latest.target, targets.target) AS target,
         coalesce(latest.engine, targets.engine) AS engine,
         CASE WHEN latest.replica IS NOT NULL THEN 'engine' ELSE observer END AS observer,
-        -- What a process held and queued says nothing once it does not answer.
-        coalesce(up, true)
-        OR NOT in_window(last_success, getvariable('since'), getvariable('until')) AS still_so,
+        -- What a process held and queued says nothing once it does not answer or is gone.
+        newest >= max(newest) OVER () - INTERVAL 10 MINUTE AND (
+            coalesce(up, true)
+            OR NOT in_window(last_success, getvariable('since'), getvariable('until'))
+        ) AS still_so,
         version, coalesce(model, '') AS model, coalesce(role, 'unified') AS role,
         up, last_success, error, missing_metrics, missing_advice, frozen, caching_enabled,
         prompt_tokens, cached_tokens, token_hit_ratio, computed_tokens_per_second,

@@ -23,7 +23,7 @@ def body(answers: Answers) -> None:
     st.caption(f"{beside(lead)} {page.window_words(answers)} {_against(answers)}")
     page.engine_filter_note(answers.filters)
     _chart(answers, lead, screen)
-    on_call.marks(screen)
+    on_call.marks(screen, answers.window.since)
     on_call.contributors(screen.contributors)
     on_call.missed(screen)
     if replicas:

@@ -1,5 +1,7 @@
 """Why, tab Causes: what became of every prompt token, over time, and by whom."""
 
+from datetime import timedelta
+
 import streamlit as st
 
 from dashboard import page, tables
@@ -7,11 +9,15 @@ from dashboard.answers import Answers
 from dashboard.controls import choose
 from dashboard.figures import causes
 from dashboard.figures.rows import Row, number
+from dashboard.filters import Window
 from dashboard.missed_words import caution, sentence
 from dashboard.why.columns import MISSED, waterfall_columns
 from dashboard.words import purpose
 
 DIMENSIONS = ("template", "route", "tenant", "model", "replica")
+# Kept by whole hours, which count by their start.
+BY_HOUR = ("template", "tenant")
+RESOLUTION = timedelta(microseconds=1)
 
 
 def body(answers: Answers) -> None:
@@ -58,12 +64,25 @@ def _nothing(row: Row) -> None:
                 "prompts with the log (docs/chains.md).")  # fmt: skip
 
 
+def _no_groups(by: str, window: Window) -> str:
+    """Why nothing is shown by a dimension although causes are known."""
+    first_hour = (window.since - RESOLUTION + timedelta(hours=1)).replace(
+        minute=0, second=0, microsecond=0
+    )
+    if by in BY_HOUR and first_hour >= window.until:
+        return (
+            f"Causes by {by} are kept by the hour, and none begins in this window: choose a longer "
+            "one, or group by route, model or replica."
+        )
+    return f"Nothing is kept by {by} with these filters."
+
+
 def _groups(answers: Answers) -> None:
     by = choose("Group by", "by", {name: name for name in DIMENSIONS}, "template")
     rows = answers.rows("waterfall", by=by)
     known = [row for row in rows if number(row, "prompt_tokens")]
     if not known:
-        st.caption(f"Nothing is kept by {by} with these filters.")
+        st.caption(_no_groups(by, answers.window))
         return
     page.chart(causes.by_group(rows, by), f"why-{by}", f"Causes by {by}")
     tables.show(known, waterfall_columns(by, known), f"why-{by}-table", alt=f"Causes by {by}")

@@ -75,6 +75,13 @@ def test_links_of_a_runbook_become_words(exporter: Exporter) -> None:
     assert "](" not in said
 
 
+def test_letters_that_the_chart_does_not_reach_are_not_explained(
+    night: Exporter, open_page: Open
+) -> None:
+    app = open_page(since="2026-11-29T02:30:00Z", until=WINDOW["until"])
+    assert "template `checkout`: `v7` → `v8`" not in words(app)
+
+
 def test_a_contributor_is_one_click_away(night: Exporter, open_page: Open) -> None:
     app = open_page(**WINDOW)
     app = app.button(key="part-template-checkout").click().run()

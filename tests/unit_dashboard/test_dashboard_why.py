@@ -1,6 +1,7 @@
 """The Why page: the waterfall, what is left out, findings, scopes and routing."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import missed_words
 from dashboard.figures import causes
+from dashboard.filters import Window
+from dashboard.why.causes import _no_groups
 from replay.causes import CAUSES
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, ago, words
 
@@ -55,6 +58,23 @@ def test_groups_show_names_as_text(exporter: Exporter, open_page: Open) -> None:
     assert "<script" not in shown
     assert "&lt;" in shown
     assert list(app.dataframe[1].value["evicted_tokens"]) == [250]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "hourless"),
+    [
+        ("23:03", "23:33", True), ("23:00", "23:30", False), ("22:59", "23:01", False),
+        ("22:30", "23:00", True),
+    ],
+)  # fmt: skip
+def test_a_window_in_which_no_hour_begins_says_so(
+    since: str, until: str, *, hourless: bool
+) -> None:
+    """Template and tenant are kept by the hours that begin in [since, until)."""
+    ends = (datetime.fromisoformat(f"2026-11-30T{end}:00Z") for end in (since, until))
+    window = Window(*ends)
+    assert ("are kept by the hour" in _no_groups("template", window)) == hourless
+    assert "are kept by the hour" not in _no_groups("replica", window)
 
 
 def test_what_is_not_explained_is_said(exporter: Exporter, open_page: Open) -> None:

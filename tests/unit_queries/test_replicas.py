@@ -100,3 +100,15 @@ def test_a_router_is_told_apart_and_stands_behind_engines(ask: Ask, insert: Inse
     assert [(row["replica"], row["observer"]) for row in ask("replicas")] == [
         ("never", None), ("engine", "engine"), ("a-router", "router"),
     ]  # fmt: skip
+
+
+def test_a_replica_that_is_gone_queues_nothing(ask: Ask, insert: Insert) -> None:
+    """A pod that was replaced is no target any more: nothing says that it is down."""
+    insert("engine_samples", [
+        {"replica": name, "since": since, "ts": ts, "prompt_tokens": 10, "waiting_requests": 2}
+        for name, since, ts in (("gone", "10:00", "10:01"), ("late", "10:05", "10:06"),
+                                ("now", "10:15", "10:16"))
+    ])  # fmt: skip
+    assert {row["replica"]: row["waiting_requests"] for row in ask("replicas")} == {
+        "gone": None, "late": 2, "now": 2,
+    }  # fmt: skip
