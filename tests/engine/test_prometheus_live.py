@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.discovery import StaticTarget, TargetSettings
 from exporter.sources.prometheus.api import PrometheusApi
 from exporter.sources.prometheus.backfill import BackfillSettings, BackfillSummary, backfill
 from exporter.sources.prometheus.history import History
 from exporter.sources.prometheus.live import PrometheusSource
 from exporter.sources.prometheus.settings import PrometheusSourceSettings
 from exporter.sources.scrape import Scraper, ScrapeSettings
+from exporter.sources.target_settings import StaticTarget, TargetSettings
 from exporter.store.store import Store
 from tests.engine.live import ENGINE, ENGINE_DIR, INSTALL_AND_START_SECONDS, MODEL, needs_engine
 from tests.running import ENVIRONMENT, free_port, get, running, wait_for

@@ -10,8 +10,8 @@ import pytest
 import requests
 import yaml
 
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.objects.follow import ObjectFollower
-from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from prefixscope import client
 from prefixscope.cli import main

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from exporter.errors import PrefixscopeError
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.objects.intake import ObjectReader
 from exporter.sources.objects.place import (
     ObjectSettings,
@@ -16,7 +17,6 @@ from exporter.sources.objects.place import (
     open_store,
     reason_of,
 )
-from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from tests.running import ENVIRONMENT, ROOT
 from tests.unit_objects.object_rows import packed, prompts, row

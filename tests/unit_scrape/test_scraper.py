@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from exporter.records import EngineSample
 from exporter.sources.frozen import served_meanwhile
-from exporter.sources.increase import TargetState
 from exporter.sources.scrape import Scraper, ScrapeSettings
+from exporter.sources.target_state import TargetState
 from exporter.store.samples import TargetRow, load_targets, upsert_targets
 from exporter.store.store import Store
 from tests.running import eventually

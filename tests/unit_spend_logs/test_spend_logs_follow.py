@@ -13,12 +13,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from exporter.sources.log_settings import LogSettings
 from exporter.sources.spend_logs import intake
 from exporter.sources.spend_logs.database import Database, DatabaseError, Rows
 from exporter.sources.spend_logs.follow import SpendLogFollower
 from exporter.sources.spend_logs.intake import SpendLogReader
 from exporter.sources.spend_logs.place import SpendLogSettings
-from exporter.sources.tail import LogSettings
 from exporter.store.store import Store
 from tests.log_path import SMALL, ask
 from tests.running import ENVIRONMENT, ROOT, eventually

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 from tests.running import ENVIRONMENT, ROOT
 
 CHILD = """
 import sys, time
 from pathlib import Path
-from exporter.sources.tail import LogSettings, Tailer
+from exporter.sources.log_settings import LogSettings
+from exporter.sources.tail import Tailer
 from exporter.store.store import Store
 
 store = Store.open(Path(sys.argv[1]))
