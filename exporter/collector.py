@@ -6,7 +6,6 @@ counters of request logs never go down.
 """
 
 import platform
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -60,9 +59,6 @@ class Collector:
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._lock = threading.Lock()
-        # Of each series of unknown tier: all cached tokens beside it, and its value.
-        self._no_tier_marks: dict[tuple[str, str], tuple[int, int]] = {}
         self._continued = Continued()
 
     def render(self, *, openmetrics: bool) -> bytes:
@@ -73,7 +69,7 @@ class Collector:
         """Every family, with series or without, in the order of `metrics.DEFINITIONS`."""
         page = Page()
         counters = self._inputs.counters()
-        self._add_requests(page, counters)
+        _add_requests(page, counters)
         _add_ttft(page, counters)
         _add_missed(page, counters)
         self._add_engines(page)
@@ -91,23 +87,6 @@ class Collector:
         page["prefixscope_exposed_series"].add("", series)
         return families
 
-    def _add_requests(self, page: Page, counters: Snapshot) -> None:
-        """Counters from request logs; label text is written once per label set."""
-        requests = page["prefixcache_requests_total"]
-        prompt = page["prefixcache_prompt_tokens_total"]
-        reported = page["prefixcache_reported_prompt_tokens_total"]
-        ineligible = page["prefixcache_ineligible_prompt_tokens_total"]
-        cached = page["prefixcache_cached_tokens_total"]
-        for key, row in counters.requests.items():
-            labels = label_text(REQUEST, key)
-            for outcome in OUTCOMES:
-                requests.add(f'{labels},outcome="{outcome}"', getattr(row, f"{outcome}_requests"))
-            prompt.add(labels, row.prompt_tokens)
-            reported.add(labels, row.reported_prompt_tokens)
-            ineligible.add(labels, row.ineligible_prompt_tokens)
-            tiers: dict[str, int] = {tier: getattr(row, f"cached_{tier}") for tier in TIERS}
-            self._add_tiers(cached, labels, row.cached_tokens, tiers)
-
     def _add_engines(self, page: Page) -> None:
         """Counters and gauges from engine pages; what an engine does not say has no series."""
         cached = page["prefixcache_engine_cached_tokens_total"]
@@ -118,29 +97,9 @@ class Collector:
                 page["prefixcache_engine_prompt_tokens_total"].add(labels, row.prompt_tokens)
             if row.cached_known:
                 tiers: dict[str, int] = {tier: row.by_tier.get(tier, 0) for tier in TIERS}
-                self._add_tiers(cached, labels, row.cached_tokens, tiers)
+                _add_tiers(cached, labels, row.cached_tokens, tiers)
         blocks, weights = self._inputs.blocks(), self._inputs.bytes_per_token
         add_blocks(page, engines, blocks, weights, self._continued)
-
-    def _add_tiers(
-        self, family: Family, labels: str, cached_tokens: int, tiers: Mapping[str, int]
-    ) -> None:
-        """One series a tier, 0 included; what no tier claims is `unknown`.
-
-        A correction may name the tier of tokens counted before, so the remainder could fall;
-        a counter must not, so it holds its highest value. Where all of it fell, a replica that was
-        forgotten came back: then everything begins again.
-        """
-        for tier, tokens in tiers.items():
-            family.add(f'{labels},tier="{tier}"', tokens)
-        key = (family.name, labels)
-        with self._lock:
-            cached_before, highest = self._no_tier_marks.get(key, (0, 0))
-            rest = cached_tokens - sum(tiers.values())
-            if cached_tokens >= cached_before:
-                rest = max(rest, highest)
-            self._no_tier_marks[key] = cached_tokens, rest
-        family.add(f'{labels},tier="{NO_TIER}"', rest)
 
     def _add_self(self, page: Page) -> None:
         """Facts about this process and its store."""
@@ -154,6 +113,32 @@ class Collector:
             link = label_text(("url",), (self._inputs.external_url.rstrip("/"),))
             page["prefixscope_external_url_info"].add(link, 1)
         page["prefixscope_store_bytes"].add("", _store_bytes(self._inputs.store_file))
+
+
+def _add_requests(page: Page, counters: Snapshot) -> None:
+    """Counters from request logs; label text is written once per label set."""
+    requests = page["prefixcache_requests_total"]
+    prompt = page["prefixcache_prompt_tokens_total"]
+    reported = page["prefixcache_reported_prompt_tokens_total"]
+    ineligible = page["prefixcache_ineligible_prompt_tokens_total"]
+    cached = page["prefixcache_cached_tokens_total"]
+    for key, row in counters.requests.items():
+        labels = label_text(REQUEST, key)
+        for outcome in OUTCOMES:
+            requests.add(f'{labels},outcome="{outcome}"', getattr(row, f"{outcome}_requests"))
+        prompt.add(labels, row.prompt_tokens)
+        reported.add(labels, row.reported_prompt_tokens)
+        ineligible.add(labels, row.ineligible_prompt_tokens)
+        tiers: dict[str, int] = {tier: getattr(row, f"cached_{tier}") for tier in TIERS}
+        _add_tiers(cached, labels, row.cached_tokens, tiers)
+
+
+def _add_tiers(family: Family, labels: str, cached_tokens: int, tiers: Mapping[str, int]) -> None:
+    """One series a tier, 0 included; what no tier claims is `unknown`."""
+    for tier, tokens in tiers.items():
+        family.add(f'{labels},tier="{tier}"', tokens)
+    rest = max(cached_tokens - sum(tiers.values()), 0)
+    family.add(f'{labels},tier="{NO_TIER}"', rest)
 
 
 def _add_ttft(page: Page, counters: Snapshot) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
+from exporter.records import TIERS
+
 OTHER = "other"
 Series = tuple[str, str, str, str]  # model, route, template, tenant
 
@@ -214,6 +216,19 @@ class CounterDelta:
                 row.buckets = [max(0, a - b) for a, b in pairs]
                 row.seconds = max(0.0, row.seconds - earlier.seconds)
         self.ttft = {key: row for key, row in self.ttft.items() if any(row.buckets)}
+
+    def fit_tiers(self) -> None:
+        """No more tokens by tier than were cached, so that those of no tier are never fewer.
+
+        A correction may name the tier of tokens that were counted before without one.
+        """
+        for series, values in self.requests.items():
+            row = dict(zip(COUNTER_COLUMNS, values, strict=True))
+            room = row["cached_tokens"]
+            for tier in TIERS:
+                row[f"cached_{tier}"] = min(row[f"cached_{tier}"], room)
+                room -= row[f"cached_{tier}"]
+            self.requests[series] = tuple(row.values())
 
     def add_ttft(
         self, model: str, route: str, outcome: str, bucket: int, requests: int, seconds: float

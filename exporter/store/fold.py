@@ -36,6 +36,7 @@ def fold(
     if superseded:
         rollup.add(cursor, superseded, sign=-1)
         delta.subtract(live.collect(cursor, counters, superseded, parameters))
+    delta.fit_tiers()
     live.persist(cursor, delta)
     set_folded(cursor, until)
     return delta

@@ -106,15 +106,6 @@ def test_counters_of_a_label_set(bench: Bench) -> None:
     assert cached == [1000, 200, 0, 0, 300]  # sums to 1500: the ratio is 50 %
 
 
-def test_a_correction_that_names_the_tier_lets_no_counter_fall(bench: Bench) -> None:
-    key = ("m", "", "", "")
-    who = {"model": "m", "route": "", "template": "", "tenant": "", "tier": "unknown"}
-    bench.snapshot.requests[key] = CounterRow(cached_tokens=100)
-    assert bench.value("prefixcache_cached_tokens_total", **who) == 100
-    bench.snapshot.requests[key] = CounterRow(cached_tokens=100, cached_host=60)
-    assert bench.value("prefixcache_cached_tokens_total", **who) == 100
-
-
 def test_ttft_is_a_histogram_with_cumulative_buckets(bench: Bench) -> None:
     counts = [0] * (len(TTFT_BOUNDS) + 1)
     counts[TTFT_BOUNDS.index(0.1)], counts[TTFT_BOUNDS.index(1.0)], counts[-1] = 2, 3, 1

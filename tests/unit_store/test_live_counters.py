@@ -184,6 +184,31 @@ def test_corrections_raise_counters_by_the_difference_only(store: Store) -> None
     assert seconds == pytest.approx(0.3 * first_tokens)
 
 
+def test_a_tier_that_is_named_later_adds_no_cached_tokens(tmp_path: Path) -> None:
+    """The gateway counts 64 cached tokens, the engine's row tells later that 48 came from the host.
+    By tier no more were cached, and those of no tier, the rest, are no fewer than before."""
+    folder, at_once = tmp_path / "store", SMALL.model_copy(update={"join_wait_seconds": 0})
+    store = Store.open(folder, at_once)
+    load(store, [row(request_id="other", side="engine")], origin="http")
+    load(store, [row(request_id="call", side="gateway")], origin="http")
+    before = counters(store)
+    engines = row(request_id="call", side="engine", cached_device=16, cached_host=48)
+    load(store, [engines], origin="http")
+    after = counters(store)
+    assert [total(snapshot, "cached_tokens") for snapshot in (before, after)] == [128, 128]
+    assert (total(after, "cached_device"), total(after, "cached_host")) == (0, 0)
+    # What comes with its tier is counted by it.
+    load(store, [row(cached_host=64)], origin="http")
+    assert total(counters(store), "cached_host") == 64
+    store.close()
+    store = Store.open(folder, at_once)
+    assert (total(counters(store), "cached_tokens"), total(counters(store), "cached_host")) == (
+        192,
+        64,
+    )
+    store.close()
+
+
 def test_a_correction_does_not_hide_first_tokens_of_its_outcome(store: Store) -> None:
     created = int(datetime.now(UTC).timestamp())
 
