@@ -44,4 +44,4 @@ class SeldomWatch(JudgeWatch):
         self._pause_seconds = self._every_seconds
 
     def failed(self) -> None:
-        """Nothing becomes of it."""
+        """What was found before stays."""
