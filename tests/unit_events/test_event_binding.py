@@ -141,7 +141,7 @@ def test_a_publisher_that_left_for_good_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two goes; after a while only the other is kept."""
-    monkeypatch.setattr(worker, "GONE_SECONDS", 0.5)
+    monkeypatch.setattr(worker, "GONE_SECONDS", 2.0)
     tracker = ToldTracker()
     with hearing(tracker, EventSettings(endpoint=ipc(tmp_path), bind=True)):
         one, two = (Publisher(ipc(tmp_path), bind=False) for _ in range(2))

@@ -1,4 +1,4 @@
-"""`backfill` as a process, ended by SIGKILL again and again, on half a day of real blocks.
+"""`backfill` as a process, ended by SIGKILL again and again, on six hours of real blocks.
 
 The history is written by promtool; what it sums up to is counted beside it, scrape by scrape.
 """
@@ -20,13 +20,13 @@ from tests.unit_prometheus.real_prometheus import MISSING, PROMETHEUS, PROMTOOL,
 pytestmark = pytest.mark.skipif(PROMETHEUS is None or PROMTOOL is None, reason=MISSING)
 
 INTERVAL_SECONDS = 15
-SCRAPES = 43_200 // INTERVAL_SECONDS
+SCRAPES = 21_600 // INTERVAL_SECONDS
 BEGAN = 1_796_000_000 - 3 * 86_400
 PODS = ("vllm-0", "vllm-1")
 
 
 def write_history(file: Path) -> dict[str, tuple[int, int, int]]:
-    """Two engines for half a day, with restarts, failures and a hole; what each one counted: prompt
+    """Two engines for six hours, with restarts, failures and a hole; what each one counted: prompt
     and cached tokens, restarts."""
     rng = random.Random(5)
     told: dict[str, tuple[int, int, int]] = {}
@@ -39,15 +39,15 @@ def write_history(file: Path) -> dict[str, tuple[int, int, int]]:
         started, first = BEGAN - 1000, True
         labels = f'job="vllm",instance="10.0.0.{number}:8000",pod="{pod}"'
         model = f'{labels},engine="0",model_name="m"'
-        hole = range(1500, 1500 + 400 * number)
+        hole = range(800, 800 + 200 * number)
         for scrape in range(SCRAPES):
             unix = BEGAN + scrape * INTERVAL_SECONDS + number
             if scrape in hole:
                 continue
             chance = rng.random()
-            if chance < 0.0008 and not first:
+            if chance < 0.0016 and not first:
                 prompt, cached, started, restarts = 0, 0, unix - 3, restarts + 1
-            if chance > 0.998:
+            if chance > 0.996:
                 series["up"].append(f"up{{{labels}}} 0 {unix}")
                 continue
             new = rng.randrange(4000)
