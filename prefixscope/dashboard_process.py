@@ -12,14 +12,17 @@ from pathlib import Path
 
 import requests
 
+from exporter.access import LOOPBACK_HOSTS
 from exporter.errors import PrefixscopeError
-from exporter.server_settings import split_address
+from exporter.server_settings import is_loopback, split_address
 from prefixscope.serve import listen
 
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 60
 STOP_SECONDS = 10
+# Streamlit's own: whoever sets it knows under which names the dashboard is asked for.
+_HOSTS_VARIABLE = "STREAMLIT_SERVER_ALLOWED_HOSTS"
 
 
 def check_address(address: str) -> None:
@@ -63,7 +66,18 @@ def _command(host: str, port: int, base_path: str) -> list[str]:
         f"--server.baseUrlPath={base_path}",
         "--server.headless=true",
         "--browser.gatherUsageStats=false",
+        *_names(host, base_path),
     ]
+
+
+def _names(host: str, base_path: str) -> list[str]:
+    """On loopback only this machine's own names: a web page that is open here could get itself a
+    name that leads to us (DNS rebinding) and read every page. Below a path a proxy stands before
+    us, and has its own names."""
+    proxied = base_path or _HOSTS_VARIABLE in os.environ
+    if proxied or not is_loopback(f"[{host}]:0" if ":" in host else f"{host}:0"):
+        return []
+    return [f"--server.allowedHosts={name}" for name in sorted({*LOOPBACK_HOSTS, host})]
 
 
 def app_file() -> Path:
