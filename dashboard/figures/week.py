@@ -1,6 +1,6 @@
 """The weekly report's two charts: thirteen weeks with what happened, and the week by hour."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,6 +15,7 @@ from dashboard.report.weeks import DAYS, Slot
 
 # Light to dark of one hue: a low ratio is pale on both backgrounds, no traffic is empty.
 _SCALE = [[0.0, translucent(CACHED, 0.08)], [1.0, CACHED]]
+LEAST_SHADES_RATIO = 0.2
 # What happened is marked so far above its bar: over the bar's figure.
 _ABOVE = 0.15
 
@@ -94,8 +95,11 @@ def hours_map(cells: Sequence[HourCell], zone: str) -> go.Figure:
     rows = [
         [by_slot.get(Slot(day, hour, second)) for hour, second in columns] for day in range(7)
     ]  # fmt: skip
+    palest, darkest = _shades([cell.token_hit_ratio for cell in cells])
     figure = go.Figure(
         go.Heatmap(
+            zmin=palest,
+            zmax=darkest,
             z=[[cell.token_hit_ratio if cell else None for cell in row] for row in rows],
             x=list(range(len(columns))),
             y=list(range(7)),
@@ -121,6 +125,16 @@ def hours_map(cells: Sequence[HourCell], zone: str) -> go.Figure:
     figure.update_yaxes(autorange="reversed", tickmode="array", tickvals=list(range(7)),
                         ticktext=[day[:3] for day in DAYS], showgrid=False)  # fmt: skip
     return figure.update_layout(hovermode="closest", legend={"visible": bool(drops)})
+
+
+def _shades(ratios: Iterable[float | None]) -> tuple[float, float]:
+    """The ratios that the palest and the darkest hour stand for. Never closer than
+    `LEAST_SHADES_RATIO`: one point apart shall not look like none and all."""
+    known = [ratio for ratio in ratios if ratio is not None]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+    spread = max(high - low, LEAST_SHADES_RATIO)
+    palest = min(max((low + high - spread) / 2, 0.0), 1.0 - spread)
+    return palest, palest + spread
 
 
 def _frames(drops: Sequence[tuple[int, int]], rows: Sequence[Sequence[Any]]) -> go.Scatter:

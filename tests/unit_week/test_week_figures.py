@@ -3,6 +3,8 @@
 from datetime import UTC, date, datetime
 from typing import Any
 
+import pytest
+
 from dashboard.figures.week import hours_map, weeks_bars
 from dashboard.report.detail_values import HourCell
 from dashboard.report.week import WeekPoint
@@ -64,6 +66,21 @@ def test_an_hour_that_comes_twice_has_a_column_of_its_own() -> None:
     [heat] = hours_map(cells, "UTC").to_dict()["data"]
     assert list(heat["z"][6][2:5]) == [0.8, 0.4, 0.6]
     assert heat["z"][5][3] is None
+
+
+@pytest.mark.parametrize(
+    ("ratios", "palest", "darkest"),
+    [
+        ((0.2, 0.8), 0.2, 0.8), ((0.52, 0.53), 0.425, 0.625), ((0.5,), 0.4, 0.6),
+        ((0.01,), 0.0, 0.2), ((0.97, 0.99), 0.8, 1.0), ((None,), 0.0, 1.0),
+    ],
+)  # fmt: skip
+def test_hours_a_point_apart_do_not_look_like_none_and_all(
+    ratios: tuple[float | None, ...], palest: float, darkest: float
+) -> None:
+    cells = [cell(0, hour, ratio) for hour, ratio in enumerate(ratios)]
+    [heat] = hours_map(cells, "UTC").to_dict()["data"]
+    assert (heat["zmin"], heat["zmax"]) == (pytest.approx(palest), pytest.approx(darkest))
 
 
 def test_no_hours_are_an_empty_chart() -> None:
