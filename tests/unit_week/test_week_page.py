@@ -22,8 +22,16 @@ from tests import empty_store
 from tests.unit_dashboard.loopback import HOSTILE, Exporter, Open, tile, words
 
 DAY_MINUTES = 24 * 60
-THIS = Week.of(datetime.now(UTC), "UTC")
+# For all of this file, so that no week ends while a test goes on.
+VERSION, NOW = answers.data_version(), answers.version_time()
+THIS = Week.of(NOW, "UTC")
 LAST = THIS.back(1)
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (answers, week_data):
+        monkeypatch.setattr(module, "data_version", lambda: VERSION)
 
 
 def minutes_since(moment: datetime) -> float:
@@ -40,19 +48,14 @@ def two_weeks(exporter: Exporter, **columns: object) -> None:
     exporter.request(tuesday - 60, 1000, None, tenant="b", **given)
     exporter.request(tuesday + 7 * DAY_MINUTES, 2000, 1400, tenant="a", **given)
     exporter.request(tuesday + 20 * DAY_MINUTES, 10, 0, **given)
-    exporter.request(0, 10, 0, **given)
+    exporter.request(minutes_since(NOW), 10, 0, **given)
 
 
 def charts(app: AppTest) -> list[dict[str, Any]]:
     return [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
 
 
-def test_the_page_tells_what_the_report_tells(
-    exporter: Exporter, open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version = answers.data_version()
-    monkeypatch.setattr(answers, "data_version", lambda: version)
-    monkeypatch.setattr(week_data, "data_version", lambda: version)
+def test_the_page_tells_what_the_report_tells(exporter: Exporter, open_page: Open) -> None:
     two_weeks(exporter)
     app = open_page("week")
     assert not app.exception
@@ -82,7 +85,7 @@ def test_the_page_tells_what_the_report_tells(
 
 def test_engines_only(exporter: Exporter, open_page: Open) -> None:
     exporter.sample(minutes_since(LAST.since) - 600, prompt_tokens=10_000, cached_tokens=4_500)
-    exporter.sample(0, prompt_tokens=10, cached_tokens=0)
+    exporter.sample(minutes_since(NOW), prompt_tokens=10, cached_tokens=0)
     app = open_page("week")
     assert not app.exception
     assert f"Token hit ratio by engine counters 45.0 % in {LAST.name}" in words(app)
