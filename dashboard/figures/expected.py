@@ -41,10 +41,11 @@ def _range(band: Expected) -> str:
 
 
 def happened(figure: go.Figure, marks: Sequence[Mark]) -> None:
-    """A line with a letter at the top for each mark; its words are in the hover and beside."""
+    """A line with a letter at its top for each mark; its words are in the hover and beside. The
+    letter stands within the chart: above it is the legend."""
     for mark in marks:
         figure.add_vline(x=moment(mark.at), line={"width": 1, "dash": "dot", "color": UNKNOWN})
         figure.add_annotation(
-            x=moment(mark.at), y=1, yref="paper", yanchor="bottom", showarrow=False,
+            x=moment(mark.at), y=1, yref="paper", yanchor="top", xanchor="left", showarrow=False,
             text=mark.letter, hovertext=chart_text(mark.words),
         )  # fmt: skip

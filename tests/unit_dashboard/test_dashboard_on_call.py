@@ -116,3 +116,6 @@ def test_the_band_is_an_area_between_its_ends() -> None:
     assert high["customdata"][0] == "60.0 % to 80.0 %"
     [note] = [one for one in figure["layout"]["annotations"] if "hovertext" in one]
     assert (note["text"], note["hovertext"]) == ("A", "&lt;b&gt;reset&lt;/b&gt;")
+    # Above the plot is the legend, which begins there.
+    assert (note["y"], note["yanchor"]) == (1, "top")
+    assert figure["layout"]["legend"]["y"] == 1
