@@ -25,12 +25,12 @@ from exporter.sources.events.worker import EventWorker
 from exporter.sources.intake import Intake
 from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import SourceNames
-from exporter.sources.objects.follow import ObjectFollower
+from exporter.sources.objects.follow import follow_prefix
 from exporter.sources.objects.place import is_object_path
 from exporter.sources.prometheus.history import History
 from exporter.sources.prometheus.live import PrometheusSource
 from exporter.sources.scrape import Scraper
-from exporter.sources.spend_logs.follow import SpendLogFollower
+from exporter.sources.spend_logs.follow import follow_database
 from exporter.sources.spend_logs.place import is_database_path
 from exporter.sources.tail import Tailer
 from exporter.store.blocks import known_streams
@@ -186,7 +186,7 @@ class Parts:
 def _follower(store: Store, log: LogSettings, names: SourceNames | None) -> Background:
     """What follows an entry under `logs`: files, a prefix of an object store, or a database."""
     if is_object_path(log.path):
-        return ObjectFollower(store, log, names)
+        return follow_prefix(store, log, names)
     if is_database_path(log.path):
-        return SpendLogFollower(store, log, names)
+        return follow_database(store, log, names)
     return Tailer(store, log, names=names)

@@ -1,6 +1,8 @@
 """Follows what can only be asked what is new: a bucket, a database. One pass now and then."""
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import Protocol
 
 import duckdb
@@ -10,6 +12,8 @@ from exporter.errors import PrefixscopeError
 from exporter.sources.intake import IngestSummary
 from exporter.sources.log_settings import LogSettings
 from exporter.sources.tail import refused
+
+logger = logging.getLogger(__name__)
 
 
 class PassReader(Protocol):
@@ -27,19 +31,22 @@ class PassReader(Protocol):
 
 
 class PassFollower(Background):
-    """Makes passes, by the reader that a kind of source brings, until stopped.
-
-    `poll_once` makes one pass, for tests.
+    """Makes passes until stopped. `read_by` makes the reader of a kind of source; the event that it
+    gets ends a pass early. `poll_once` makes one pass, for tests.
     """
 
-    _reader: PassReader
-
-    def __init__(self, settings: LogSettings, kind: str, poll_seconds: float) -> None:
+    def __init__(
+        self,
+        settings: LogSettings,
+        kind: str,
+        poll_seconds: float,
+        read_by: Callable[[threading.Event], PassReader],
+    ) -> None:
         super().__init__(f"{kind}-{settings.source}")
         self._settings, self._poll_seconds = settings, poll_seconds
         self._skips = settings.begin == "end"
         self._errors: list[str] = []
-        self._logger = logging.getLogger(type(self).__module__)
+        self._reader = read_by(self._stopped)
 
     @property
     def errors(self) -> list[str]:
@@ -68,8 +75,8 @@ class PassFollower(Background):
         """Logs each problem once, and that all are over."""
         for error in errors:
             if error not in self._errors:
-                self._logger.warning("source %s: %s", self._settings.source, error)
+                logger.warning("source %s: %s", self._settings.source, error)
         if self._errors and not errors:
-            self._logger.info("%s is followed again (source %s)",
-                              self._settings.path, self._settings.source)  # fmt: skip
+            logger.info("%s is followed again (source %s)",
+                        self._settings.path, self._settings.source)  # fmt: skip
         self._errors = errors

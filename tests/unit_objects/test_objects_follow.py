@@ -11,7 +11,8 @@ import requests
 import yaml
 
 from exporter.sources.log_settings import LogSettings
-from exporter.sources.objects.follow import ObjectFollower
+from exporter.sources.objects.follow import follow_prefix
+from exporter.sources.passes import PassFollower
 from exporter.store.store import Store
 from prefixscope import client
 from prefixscope.cli import main
@@ -27,12 +28,12 @@ from tests.unit_objects.s3_front import DENIED, Front
 
 
 @pytest.fixture
-def follow(store: Store, bucket: Bucket) -> Iterator[Callable[..., ObjectFollower]]:
-    started: list[ObjectFollower] = []
+def follow(store: Store, bucket: Bucket) -> Iterator[Callable[..., PassFollower]]:
+    started: list[PassFollower] = []
 
-    def start(**settings: object) -> ObjectFollower:
+    def start(**settings: object) -> PassFollower:
         given = {"source": "bucket", "path": f"s3://{bucket.name}/", **settings}
-        started.append(ObjectFollower(store, LogSettings.model_validate(given)))
+        started.append(follow_prefix(store, LogSettings.model_validate(given)))
         return started[-1]
 
     yield start
@@ -45,7 +46,7 @@ def _until(reached: Callable[[], bool]) -> None:
 
 
 def test_new_objects_are_taken_while_it_runs(
-    store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower]
+    store: Store, bucket: Bucket, follow: Callable[..., PassFollower]
 ) -> None:
     follower = follow(objects={"poll_seconds": 0.05})
     bucket.put("1", packed(row(1)))
@@ -59,7 +60,7 @@ def test_new_objects_are_taken_while_it_runs(
 
 
 def test_begin_at_the_end_leaves_what_is_there(
-    store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower]
+    store: Store, bucket: Bucket, follow: Callable[..., PassFollower]
 ) -> None:
     bucket.put("1", packed(row(1)))
     first = follow(begin="end")
@@ -73,7 +74,7 @@ def test_begin_at_the_end_leaves_what_is_there(
 
 
 def test_begin_at_the_end_of_an_empty_prefix_takes_all_that_comes(
-    store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower]
+    store: Store, bucket: Bucket, follow: Callable[..., PassFollower]
 ) -> None:
     follower = follow(begin="end")
     follower.poll_once()
@@ -84,7 +85,7 @@ def test_begin_at_the_end_of_an_empty_prefix_takes_all_that_comes(
 
 
 def test_begin_at_the_end_waits_for_a_whole_listing(
-    front: Front, store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower]
+    front: Front, store: Store, bucket: Bucket, follow: Callable[..., PassFollower]
 ) -> None:
     for number in range(2 * PAGE_OBJECTS):
         bucket.put(f"{number:03}", packed(row(number)))
@@ -104,10 +105,10 @@ def test_begin_at_the_end_waits_for_a_whole_listing(
 
 
 def test_problems_are_logged_once_and_over_when_they_are(
-    front: Front, store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower],
+    front: Front, store: Store, bucket: Bucket, follow: Callable[..., PassFollower],
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    caplog.set_level("INFO", logger="exporter.sources.objects.follow")
+    caplog.set_level("INFO", logger="exporter.sources.passes")
     bucket.put("1", packed(row(1)))
     front.faults["1"] = [DENIED] * 10
     follower = follow()
@@ -123,7 +124,7 @@ def test_problems_are_logged_once_and_over_when_they_are(
 
 
 def test_defaults_and_format_are_those_of_the_settings(
-    store: Store, bucket: Bucket, follow: Callable[..., ObjectFollower]
+    store: Store, bucket: Bucket, follow: Callable[..., PassFollower]
 ) -> None:
     bucket.put("1", packed(row(1)))
     follow(format="ndjson", defaults={"route": "chat"}).poll_once()

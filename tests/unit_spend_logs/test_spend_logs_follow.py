@@ -14,9 +14,10 @@ import duckdb
 import pytest
 
 from exporter.sources.log_settings import LogSettings
+from exporter.sources.passes import PassFollower
 from exporter.sources.spend_logs import intake
 from exporter.sources.spend_logs.database import Database, DatabaseError, Rows
-from exporter.sources.spend_logs.follow import SpendLogFollower
+from exporter.sources.spend_logs.follow import follow_database
 from exporter.sources.spend_logs.intake import SpendLogReader
 from exporter.sources.spend_logs.place import SpendLogSettings
 from exporter.store.store import Store
@@ -299,17 +300,17 @@ def test_t71_kill_loses_and_doubles_no_row(
 # ---------------------------------------------------------------- the follower
 
 
-Follow = Callable[..., SpendLogFollower]
+Follow = Callable[..., PassFollower]
 
 
 @pytest.fixture
 def follow(owner: Owner, store: Store, password: str) -> Iterator[Follow]:
-    started: list[SpendLogFollower] = []
+    started: list[PassFollower] = []
 
-    def start(**settings: object) -> SpendLogFollower:
+    def start(**settings: object) -> PassFollower:
         path = owner.server.address(owner.database)
         given = {"source": "litellm", "path": path, **settings}
-        started.append(SpendLogFollower(store, LogSettings.model_validate(given)))
+        started.append(follow_database(store, LogSettings.model_validate(given)))
         return started[-1]
 
     yield start
@@ -356,7 +357,7 @@ def test_defaults_fill_what_rows_do_not_have(owner: Owner, store: Store, follow:
 def test_problems_are_logged_once_and_over_when_they_are(
     owner: Owner, store: Store, follow: Follow, caplog: pytest.LogCaptureFixture, password: str
 ) -> None:
-    caplog.set_level("INFO", logger="exporter.sources.spend_logs.follow")
+    caplog.set_level("INFO", logger="exporter.sources.passes")
     owner.run(f"ALTER TABLE {TABLE} RENAME TO away")
     follower = follow()
     for _ in range(3):

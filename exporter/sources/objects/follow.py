@@ -1,6 +1,7 @@
 """Follows a prefix of an object store: lists it now and then and takes what is new."""
 
 import threading
+from functools import partial
 
 from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import SourceNames
@@ -9,17 +10,15 @@ from exporter.sources.passes import PassFollower
 from exporter.store.store import Store
 
 
-class ObjectFollower(PassFollower):
-    """Follows the prefix of one `LogSettings`.
+def follow_prefix(
+    store: Store, settings: LogSettings, names: SourceNames | None = None
+) -> PassFollower:
+    """Follows the prefix of one entry under `logs`.
 
     Raises PrefixscopeError where the library is not installed.
     """
-
-    def __init__(
-        self, store: Store, settings: LogSettings, names: SourceNames | None = None
-    ) -> None:
-        super().__init__(settings, "objects", settings.objects.poll_seconds)
-        self._reader = prefix_reader(store, settings, names, self._stopped)
+    read_by = partial(prefix_reader, store, settings, names)
+    return PassFollower(settings, "objects", settings.objects.poll_seconds, read_by)
 
 
 def prefix_reader(

@@ -1,6 +1,7 @@
 """Follows the spend logs of LiteLLM's database: looks now and then and takes what is new."""
 
 import threading
+from functools import partial
 
 from exporter.sources.log_settings import LogSettings
 from exporter.sources.names import SourceNames
@@ -9,17 +10,15 @@ from exporter.sources.spend_logs.intake import SpendLogReader
 from exporter.store.store import Store
 
 
-class SpendLogFollower(PassFollower):
-    """Follows the database of one `LogSettings`.
+def follow_database(
+    store: Store, settings: LogSettings, names: SourceNames | None = None
+) -> PassFollower:
+    """Follows the database of one entry under `logs`.
 
     Raises PrefixscopeError where the library is not installed.
     """
-
-    def __init__(
-        self, store: Store, settings: LogSettings, names: SourceNames | None = None
-    ) -> None:
-        super().__init__(settings, "database", settings.postgres.poll_seconds)
-        self._reader = database_reader(store, settings, names, self._stopped)
+    read_by = partial(database_reader, store, settings, names)
+    return PassFollower(settings, "database", settings.postgres.poll_seconds, read_by)
 
 
 def database_reader(
