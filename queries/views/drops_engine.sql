@@ -36,6 +36,8 @@ WITH sums AS (
             AND coalesce(sum(cached_tokens * share), 0) = 0
         ) AS unasked,
         sum(coalesce(prompt_tokens, reported_prompt_tokens) * share) AS prompt_tokens,
+        -- Look-ups after preemption exceed the prompts: what is counted is a share of its own kind.
+        sum(coalesce(reported_prompt_tokens, prompt_tokens) * share) AS eligible_tokens,
         sum(reported_prompt_tokens * share) AS reported_tokens,
         sum(reported_cached_tokens * share) AS cached_tokens,
         sum(finished_requests * share) AS requests,

@@ -81,7 +81,7 @@ replica_facts AS MATERIALIZED (
 engine_facts AS (
     SELECT
         place, week, model, value,
-        total(CASE WHEN NOT unasked THEN prompt_tokens END) AS eligible_tokens,
+        total(CASE WHEN NOT unasked THEN eligible_tokens END) AS eligible_tokens,
         total(reported_tokens) AS reported_tokens,
         total(cached_tokens) AS cached_tokens,
         round(sum(requests))::BIGINT AS reported_requests,
