@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import duckdb
 import pyarrow as pa
 import requests
 
 from exporter.errors import PrefixscopeError, StoreLocked
 from exporter.prices import ASKED_BY, ModelPrices
+from exporter.store.database import is_of_disk
 from exporter.store.owner import read_owner
 from exporter.store.store import FILE_NAME, Store
 from prefixscope.place import Place
@@ -172,6 +174,13 @@ def connect(place: Place, *, create: bool = False) -> Iterator[Exporter | OpenSt
     found = _open_or_owner(place.store or DEFAULT_STORE, place.token, create)
     try:
         yield found
+    except duckdb.OperationalError as error:
+        if not is_of_disk(error):
+            raise
+        raise PrefixscopeError(
+            f"{found.where} cannot be written: {error}; make room and do it again, nothing is "
+            "stored twice"
+        ) from error
     finally:
         if isinstance(found, OpenStore):
             found.store.close()

@@ -241,7 +241,7 @@ class Store:
     def _met(self, error: BaseException) -> bool:
         """Tell trouble with the disk; True where the file is to be attached anew, which is tried
         at once: questions want it too."""
-        if is_of_disk(error):
+        if is_of_disk(error) or is_given_up(error):
             self.trouble.met(error)
         if is_given_up(error):
             self._given_up = True

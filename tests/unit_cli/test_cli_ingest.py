@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
+from tests.full_disk import no_file_beyond
+
 CAPTURES = Path(__file__).parents[3] / "shared" / "captures"
 
 # Of one prompt of 500 tokens: acme sends it first, then three others with salts of their own.
@@ -156,3 +158,17 @@ def test_log_and_metric_pages_of_a_capture(cli: Cli, tmp_path: Path) -> None:
         answer = cli("query", question, "--store", tmp_path / "store", "--output", "json")
         (row,) = json.loads(answer.out)
         assert (row["prompt_tokens"], row["cached_tokens"]) == (43_832, 29_696)
+
+
+def test_a_full_disk_is_told_with_what_to_do(cli: Cli, tmp_path: Path) -> None:
+    log, store = tmp_path / "log.jsonl", tmp_path / "store"
+    log.write_bytes(lines("a"))
+    assert cli("ingest", log, "--store", store).status == 0
+    log.write_bytes(lines(*(f"b{n}" for n in range(3_000))))
+    with no_file_beyond(50_000):
+        full = cli("ingest", log, "--store", store)
+    assert full.status == 1
+    assert "cannot be written" in full.err
+    assert "make room and do it again" in full.err
+    assert "Traceback" not in full.err
+    assert facts(cli("ingest", log, "--store", store).out)["accepted"] == "3,000"
