@@ -179,9 +179,11 @@ class Store:
 
     @contextmanager
     def large_load(self) -> Iterator[None]:
-        """A second thread while rows come by the hundred thousand. A small batch would only pay
-        for waking it, and every further one needs its own part of the memory limit."""
+        """A second thread while rows come by the hundred thousand, and none of the pages that the
+        rows before them left in memory. A small batch would only pay for waking it, and every
+        further one needs its own part of the memory limit."""
         usual = self.settings.threads
+        _let_pages_go(self.cursor(), self.settings)
         self.cursor().execute(f"SET threads = {max(2, usual)}")
         try:
             yield
@@ -362,6 +364,15 @@ def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnect
             f"the store {directory} is damaged ({error}): put a backup in its place, or move "
             f"{FILE_NAME} and {FILE_NAME}.wal away, keep {KEY_NAME}, and load its logs again"
         ) from error
+
+
+def _let_pages_go(cursor: duckdb.DuckDBPyConnection, settings: StoreSettings) -> None:
+    """Empties DuckDB's cache of pages, which the next rows of a load hardly read: kept, it grows
+    with the load up to the memory limit. Before DuckDB refuses a limit it evicts what it can; one
+    it could keep to is put back before anything else is asked of it."""
+    usual = settings.memory_limit.replace("'", "''")
+    with suppress(duckdb.OutOfMemoryException):
+        cursor.execute(f"SET memory_limit = '1B'; SET memory_limit = '{usual}'")
 
 
 def _remedy(directory: Path, holder: str) -> str:

@@ -54,6 +54,26 @@ def test_a_file_is_one_transaction_until_it_fills_its_row_groups(
     assert batches(store) == 3
 
 
+def test_a_load_keeps_no_pages_of_what_it_loaded_before(store: Store) -> None:
+    """DuckDB keeps every page it wrote, up to its memory limit: a load would grow by them."""
+    cursor = store.cursor()
+
+    def pages_bytes() -> int:
+        asked = "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'BASE_TABLE'"
+        [(figure,)] = cursor.execute(asked).fetchall()
+        return int(figure)
+
+    kept = """SELECT sum(prompt_tokens * length(request_id)), current_setting('memory_limit')
+        FROM requests"""
+    load(store, rows(80_000, session="s" * 200))
+    before = cursor.execute(kept).fetchall()
+    assert pages_bytes() > 1_000_000
+    for _ in range(2):  # the second time there is nothing to forget
+        with store.large_load():
+            assert pages_bytes() < 100_000
+    assert cursor.execute(kept).fetchall() == before
+
+
 def test_doubtful_rows_are_held_a_bite_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
