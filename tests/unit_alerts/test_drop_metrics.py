@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from exporter.drops import MOST_SERIES, Drop, DropSettings, add_drops, judge, keep_since
 from exporter.metrics import Page
 from exporter.store.store import Store
+from queries import registry
 from tests.unit_alerts.hours import MONDAY, RATIOS, put_hour, put_request
 
 END = MONDAY + timedelta(hours=1)
@@ -85,6 +86,18 @@ def test_without_a_drop_only_models_have_a_series(store: Store) -> None:
     [drop] = judge(store.cursor(), DropSettings(), END)
     assert drop.drop_ratio == pytest.approx(-0.05)
     assert (drop.kind, drop.severity) == (None, None)
+
+
+def test_what_does_not_drop_is_not_taken_out_of_its_table(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may know ten thousands of tenants, each a row of thirty values on every minute."""
+    put_hour(store.cursor(), MONDAY, RATIOS[0], tenant="acme")
+    taken: list[int] = []
+    rows = registry.rows
+    monkeypatch.setattr(registry, "rows", lambda table: taken.append(len(table)) or rows(table))
+    judge(store.cursor(), DropSettings(), END)
+    assert taken == [1, 0, 0, 0], "the model, and no route, template or tenant"
 
 
 def test_without_rows_there_is_nothing(store: Store) -> None:
