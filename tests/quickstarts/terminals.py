@@ -90,7 +90,7 @@ class Terminals:
         while missing and time.monotonic() < end:
             missing = [line for line in expected if " ".join(line.split()) not in self.output]
             if missing:
-                time.sleep(2)
+                time.sleep(0.5)
                 self.type(Block("sh", _last_command(typed.text)))
         assert missing == [], f"not in: {self.output}"
 
