@@ -46,6 +46,8 @@ SCHEMA_VERSION = 1
 # Rows and seconds that may gather before roll-ups and counters follow.
 _FOLD_ROWS = 50_000
 _FOLD_SECONDS = 2.0
+# What a large load leaves of DuckDB's cache when it begins.
+_PAGES_LEFT = "8MB"
 
 
 class StoreSettings(BaseModel):
@@ -179,7 +181,7 @@ class Store:
 
     @contextmanager
     def large_load(self) -> Iterator[None]:
-        """A second thread while rows come by the hundred thousand, and none of the pages that the
+        """A second thread while rows come by the hundred thousand, and few of the pages that the
         rows before them left in memory. A small batch would only pay for waking it, and every
         further one needs its own part of the memory limit."""
         usual = self.settings.threads
@@ -367,12 +369,12 @@ def _connect(directory: Path, settings: StoreSettings) -> duckdb.DuckDBPyConnect
 
 
 def _let_pages_go(cursor: duckdb.DuckDBPyConnection, settings: StoreSettings) -> None:
-    """Empties DuckDB's cache of pages, which the next rows of a load hardly read: kept, it grows
-    with the load up to the memory limit. Before DuckDB refuses a limit it evicts what it can; one
-    it could keep to is put back before anything else is asked of it."""
+    """Makes DuckDB's cache of pages small, which the next rows of a load hardly read: it would grow
+    with the load up to the memory limit. DuckDB evicts down to a new limit at once, or refuses it
+    where questions hold more; what is left is room for one that begins before it is put back."""
     usual = settings.memory_limit.replace("'", "''")
     with suppress(duckdb.OutOfMemoryException):
-        cursor.execute(f"SET memory_limit = '1B'; SET memory_limit = '{usual}'")
+        cursor.execute(f"SET memory_limit = '{_PAGES_LEFT}'; SET memory_limit = '{usual}'")
 
 
 def _remedy(directory: Path, holder: str) -> str:
