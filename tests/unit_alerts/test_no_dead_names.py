@@ -6,9 +6,8 @@ both rule files, and is asked for every selector of every expression.
 
 import json
 import re
-import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +20,7 @@ import yaml
 
 from exporter.metrics import DEFINITIONS
 from tests.log_path import CAPTURES, needs_captures
-from tests.running import ROOT, free_port, get, running, wait_for
+from tests.running import ROOT, eventually, free_port, get, running, wait_for
 from tests.unit_alerts.full_page import full_pages
 from tests.unit_alerts.promql import Selector, alternatives, asked
 from tests.unit_alerts.rule_files import RULES, alerts, rules
@@ -128,12 +127,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 served.append(engine)
                 scraped[engine.address] = (job, name)
         lab = Lab(stack.enter_context(_prometheus(folder, scraped)))
-        _wait("a scrape of every target", lambda: len(_scrapes(lab)) == len(scraped))
+        eventually("a scrape of every target", lambda: len(_scrapes(lab)) == len(scraped))
         for engine in served:
             engine.position = 1
         before = _scrapes(lab)
         # One that was under way may have the page before.
-        _wait("the newer page of every target", lambda: _all_rose(before, _scrapes(lab), by=2))
+        eventually("the newer page of every target", lambda: _all_rose(before, _scrapes(lab), by=2))
         # The first may have begun before that, and one group reads what another made.
         for _ in range(3):
             _wait_for_judging(lab)
@@ -148,7 +147,7 @@ def _scrapes(lab: Lab) -> dict[str, float]:
 
 def _wait_for_judging(lab: Lab) -> None:
     before = _judged(lab)
-    _wait("judging of every rule", lambda: _all_rose(before, _judged(lab), by=1e-3))
+    eventually("judging of every rule", lambda: _all_rose(before, _judged(lab), by=1e-3))
 
 
 def _judged(lab: Lab) -> dict[str, float]:
@@ -165,13 +164,6 @@ def _judged(lab: Lab) -> dict[str, float]:
 
 def _all_rose(before: Mapping[str, float], now: Mapping[str, float], by: float) -> bool:
     return all(now.get(name, 0) >= value + by for name, value in before.items())
-
-
-def _wait(what: str, ready: Callable[[], bool], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, f"no {what} within {seconds:.0f} s"
-        time.sleep(0.3)
 
 
 @contextmanager

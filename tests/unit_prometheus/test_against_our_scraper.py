@@ -24,6 +24,7 @@ from prefixscope.client import Exporter
 from prefixscope.history_client import RemoteHistory
 from prefixscope.serve import running as serving
 from prefixscope.settings import Settings, StoreSection
+from tests.running import eventually
 from tests.unit_prometheus.real_prometheus import (
     CAPTURES,
     MISSING,
@@ -117,14 +118,6 @@ def scraping(store: Store, address: str) -> Iterator[Scraper]:
         scraper.stop()
 
 
-def wait_until(ready: object, what: str, seconds: float = 60) -> None:
-    assert callable(ready)
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, f"no {what} within {seconds} s"
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("prometheus")
@@ -135,22 +128,28 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         with prometheus(folder / "server", targets) as address:
             api = PrometheusApi(PrometheusSourceSettings(url=address))
             began = time.time()
-            wait_until(lambda: len(api.series('{__name__="up"}', began, time.time() + 9)) == 4,
-                       "first scrape by the Prometheus")  # fmt: skip
+            eventually(
+                "first scrape by the Prometheus",
+                lambda: len(api.series('{__name__="up"}', began, time.time() + 9)) == 4,
+            )
             source = PrometheusSource(
                 live, PrometheusSourceSettings(url=address, interval_seconds=1, delay_seconds=1),
                 TargetSettings(),
             )  # fmt: skip
             with scraping(own, address) as scraper:
-                wait_until(
-                    lambda: scraper.tried_all and len(sums(own)) == 5, "first scrape of ours"
+                eventually(
+                    "first scrape of ours", lambda: scraper.tried_all and len(sums(own)) == 5
                 )
                 source.start()
-                wait_until(lambda: len(sums(live)) == 5, "first page out of the Prometheus")
+                eventually("first page out of the Prometheus", lambda: len(sums(live)) == 5)
                 moments = replay(engines, late, address, scraper)
                 ended = time.time()
-                wait_until(lambda: all(r.last_success and r.last_success.timestamp() > ended
-                                       for r in source.rows), "last page")  # fmt: skip
+                eventually(
+                    "last page",
+                    lambda: all(
+                        r.last_success and r.last_success.timestamp() > ended for r in source.rows
+                    ),
+                )
             source.stop()
             yield (made := Lab(folder, address, began, ended, moments, own, late, live))
             for store in made.stores:
@@ -176,15 +175,15 @@ def replay(engines: dict[str, Engine], late: Store, address: str, scraper: Scrap
             engine.position += 1
         turned = time.time()
         polling = [scraper, *others]
-        wait_until(lambda: all(polled_since(turned, one) for one in polling), "poll of ours")
-        wait_until(lambda: scraped_since(turned, api), "scrape by the Prometheus")
+        eventually("poll of ours", lambda: all(polled_since(turned, one) for one in polling))
+        eventually("scrape by the Prometheus", lambda: scraped_since(turned, api))
         moments.append(time.time())
 
     for _ in range(middle):
         step()
     with scraping(late, address) as second:
         others.append(second)
-        wait_until(lambda: len(sums(late)) == 5, "first scrape of the late one")
+        eventually("first scrape of the late one", lambda: len(sums(late)) == 5)
         for _ in range(steps - middle):
             step()
     return moments
